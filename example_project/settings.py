@@ -9,7 +9,7 @@ from example_project import database, embedded
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-SECRET_KEY = "example-project-only"  # noqa: S105  nothing is protected by it
+SECRET_KEY = "example-project-only"
 DEBUG = True
 ALLOWED_HOSTS = ["*"]
 

@@ -32,8 +32,8 @@ def installed(version: int) -> Path:
     folder = Path(found.origin).parent / FOLDER_NAMES[version]
     if not (folder / "bin" / "postgres").exists():
         raise EmbeddedServerError(
-            f"The installed {DISTRIBUTION} has no PostgreSQL {version} ({folder} is missing). Install a newer "
-            f"one, choose another version with DJANGO_JOBS_PG, or set DATABASE_URL to a PostgreSQL server."
+            f"The installed {DISTRIBUTION} has no PostgreSQL {version} ({folder} is missing). Install a "
+            f"newer one, choose another version with DJANGO_JOBS_PG or set DATABASE_URL to a PostgreSQL server."
         )
     return folder
 

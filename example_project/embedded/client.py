@@ -104,7 +104,7 @@ def start(server: Server, watchdog_lock: int) -> None:
             stdout=descriptor,
             stderr=descriptor,
             pass_fds=[watchdog_lock],
-            start_new_session=True,  # the terminal's Ctrl-C and hang-up are for the command, not for the server
+            start_new_session=True,  # the terminal's Ctrl-C and hang-up are the command's
             check=False,  # it says nothing that its lock and its log don't
         )
     finally:

@@ -143,7 +143,7 @@ def base_folder() -> Path:
     closed to the unprivileged user that runs the server.
     """
     temporary = Path(tempfile.gettempdir()).resolve()
-    for parent in (temporary, Path("/tmp").resolve()):  # noqa: S108  what we make there is checked
+    for parent in (temporary, Path("/tmp").resolve()):
         base = parent / f"django-jobs-{os.geteuid()}"
         longest = base / "18-t1234567" / "s" / ".s.PGSQL.5432"
         if len(os.fsencode(longest)) <= LONGEST_SOCKET_PATH and (not is_root() or is_open_to_all(parent)):

@@ -27,7 +27,6 @@ from example_project.embedded.server import (
     EmbeddedServerError,
     Server,
     is_root,
-    still_names,
     try_lock,
 )
 
@@ -63,7 +62,7 @@ def main() -> None:
     os.umask(0o022)
     try:
         watch(server)
-    except Exception:
+    except Exception:  # noqa: BLE001  whatever it is belongs in the log, which the client shows
         traceback.print_exc()
         sys.exit(1)
 
@@ -231,7 +230,7 @@ def pid_file(server: Server) -> list[str]:
 
 def wait_until_unused(server: Server, process: subprocess.Popen[bytes]) -> int | None:
     """
-    Return the users' lock, taken, when nobody has held it for a while; None when the server is of no more use.
+    Return the users' lock, taken, when nobody has held it for a while; None if the server is lost first.
 
     While we keep it, a newcomer waits; when we have gone, it starts the server anew.
     """
