@@ -1,0 +1,177 @@
+"""
+The backend for Django's Tasks framework: `TASKS = {"default": {"BACKEND": "django_jobs.backend.JobsBackend"}}`.
+
+It checks tasks, hands calls to `enqueueing`, and reads results back from the tables (`results`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core import checks
+
+from django_jobs import conf, results
+from django_jobs.core.records import Inserted, NewJob
+from django_jobs.enqueueing import Limits, calls_of, decoded, enqueue_chunks, enqueue_one, prepare
+from django_jobs.exceptions import UnknownSetting
+from django_jobs.framework import (
+    BaseTaskBackend,
+    InvalidTask,
+    TaskResult,
+    TaskResultStatus,
+    task_enqueued,
+)
+from django_jobs.tasks import JobTask
+from django_jobs.telemetry import is_heard
+
+OPTIONS = frozenset({"database", "max_attempts", "max_argument_bytes"})
+"""Settings that a backend's OPTIONS may choose for the jobs that it enqueues."""
+
+QUEUE_NAME_LENGTH = 128
+
+
+class JobsBackend(BaseTaskBackend):
+    """Keeps jobs in PostgreSQL. Holds no state but its configuration, so it may be made at any time."""
+
+    task_class = JobTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
+        super().__init__(alias, params)  # type: ignore[arg-type]
+        self.options = dict(params.get("OPTIONS", {}))
+
+    @property
+    def database(self) -> str:
+        """Alias of the database that holds this backend's jobs."""
+        chosen: str | None = self.options.get("database")
+        return chosen or conf.database()
+
+    @property
+    def limits(self) -> Limits:
+        """What this backend's options and the settings say about a new job."""
+        problems = conf.problems_of(self.options, f"TASKS[{self.alias!r}]['OPTIONS']", OPTIONS)
+        if problems:
+            raise UnknownSetting(problems[0])
+        settings = conf.current()
+        return Limits(
+            max_attempts=self.options.get("max_attempts", settings.max_attempts),
+            max_argument_bytes=self.options.get("max_argument_bytes", settings.max_argument_bytes),
+        )
+
+    def validate_task(self, task: Any) -> None:
+        """Raise InvalidTask unless this backend can run `task`; its message names the option and value."""
+        if isinstance(task.run_after, timedelta):
+            super().validate_task(WithoutDelay(task))
+        else:
+            super().validate_task(task)
+        name = task.queue_name
+        if not isinstance(name, str) or not name or "\0" in name or not is_encodable(name):
+            raise InvalidTask(f"queue_name must be a text without NUL or lone surrogates, not {name!r}.")
+        if len(name) > QUEUE_NAME_LENGTH:
+            raise InvalidTask(
+                f"queue_name can't be longer than {QUEUE_NAME_LENGTH} characters, but {name[:40]!r}… "
+                f"has {len(name)}."
+            )
+
+    def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
+        """Insert one job in the caller's transaction and return its result, still READY."""
+        self.validate_task(task)
+        self.check_importable(task)
+        job = prepare(task, args, kwargs, self.limits)
+        inserted = enqueue_one(self.database, job)
+        result = self.new_result(task, job, inserted)
+        task_enqueued.send_robust(type(self), task_result=result)
+        return result
+
+    def enqueue_many(self, task: JobTask, calls: Iterable[Any], *, ids: bool = False) -> int | list[str]:
+        """See `JobTask.enqueue_many`."""
+        self.validate_task(task)
+        self.check_importable(task)
+        limits, heard = self.limits, is_heard(task_enqueued, logging.DEBUG)
+        count, numbers = 0, []
+        jobs: Iterator[NewJob] = (prepare(task, args, kwargs, limits) for args, kwargs in calls_of(calls))
+        for chunk in enqueue_chunks(self.database, jobs):
+            count += len(chunk)
+            if ids:
+                numbers += [str(inserted.id) for _, inserted in chunk]
+            if heard:
+                for job, inserted in chunk:
+                    task_enqueued.send_robust(type(self), task_result=self.new_result(task, job, inserted))
+        return numbers if ids else count
+
+    async def aenqueue_many(self, task: JobTask, calls: Iterable[Any], *, ids: bool = False) -> Any:
+        """See `JobTask.enqueue_many`."""
+        return await sync_to_async(partial(self.enqueue_many, task, calls, ids=ids), thread_sensitive=True)()
+
+    def get_result(self, result_id: str) -> TaskResult:
+        """Return the result with this id as it is now. Raises TaskResultDoesNotExist."""
+        return results.get(result_id, database=self.database, backend=self.alias)
+
+    def check(self, **kwargs: Any) -> list[checks.CheckMessage]:
+        """Return what is wrong with this alias' configuration."""
+        from django_jobs.checks import check_backend  # not at import: checks need the models
+
+        return check_backend(self)
+
+    def check_importable(self, task: Any) -> None:
+        """Raise InvalidTask when a worker could not find the task under its dotted path."""
+        if not results.is_importable(task):
+            raise InvalidTask(
+                f"Task {task.module_path} can't be found under that name by a worker: the name is bound to "
+                "something else. Give the task a name of its own at module level."
+            )
+
+    def new_result(self, task: JobTask, job: NewJob, inserted: Inserted) -> TaskResult:
+        """Return the result of a job that was just enqueued."""
+        args, kwargs, meta = decoded(job)
+        return TaskResult(
+            task=results.task_of_row(
+                task,
+                queue_name=job.queue_name,
+                priority=job.priority,
+                max_attempts=job.max_attempts,
+                run_after=inserted.run_after if inserted.run_after != inserted.enqueued_at else None,
+                meta=meta,
+                backend=self.alias,
+            ),
+            id=str(inserted.id),
+            status=TaskResultStatus.READY,
+            enqueued_at=inserted.enqueued_at,
+            started_at=None,
+            finished_at=None,
+            last_attempted_at=None,
+            args=args,
+            kwargs=kwargs,
+            backend=self.alias,
+            errors=[],
+            worker_ids=[],
+        )
+
+
+class WithoutDelay:
+    """A task whose `run_after` is a delay, shown to Django's checks as one that has none."""
+
+    run_after = None
+
+    def __init__(self, task: Any) -> None:
+        self.task = task
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.task, name)
+
+
+def is_encodable(text: str) -> bool:
+    """Whether `text` has no lone surrogates, which UTF-8 can't carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,151 @@
+"""
+System checks: what is wrong with the project's configuration, found by `manage.py check`.
+
+Ids are `django_jobs.E001` and so on for errors, `django_jobs.W001` and so on for warnings; the reference in
+the docs lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.apps import apps
+from django.conf import settings
+from django.core import checks
+from django.db import DEFAULT_DB_ALIAS, connections
+
+from django_jobs import conf
+from django_jobs.exceptions import suggestion
+
+if TYPE_CHECKING:
+    from django_jobs.backend import JobsBackend
+
+
+def register() -> None:
+    """Enter the checks with Django."""
+    checks.register(check_settings, "django_jobs")
+    checks.register(check_tables, checks.Tags.database)
+
+
+def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """Check `DJANGO_JOBS` and the database that it chooses."""
+    given = getattr(settings, "DJANGO_JOBS", {})
+    messages: list[checks.CheckMessage] = [
+        checks.Error(problem, id="django_jobs.E001") for problem in conf.problems_of(given, "DJANGO_JOBS")
+    ]
+    if messages:
+        return messages
+    chosen = conf.current()
+    for key in ("database", "listen_database"):
+        alias = getattr(chosen, key)
+        if alias is not None and alias not in connections:
+            messages.append(unknown_alias(f"DJANGO_JOBS[{key!r}]", alias))
+    if messages:
+        return messages
+    if chosen.dead_after_seconds < 2 * chosen.heartbeat_seconds:
+        messages.append(
+            checks.Error(
+                f"DJANGO_JOBS['dead_after_seconds'] is {chosen.dead_after_seconds}, less than two heartbeats "
+                f"of {chosen.heartbeat_seconds} s: one late heartbeat would make a live worker dead.",
+                hint="Make it at least three times heartbeat_seconds.",
+                id="django_jobs.E004",
+            )
+        )
+    return messages + check_database(conf.database())
+
+
+def check_database(alias: str) -> list[checks.CheckMessage]:
+    """Check that the queue's database can hold it, and say what isn't atomic."""
+    messages: list[checks.CheckMessage] = []
+    if connections[alias].vendor != "postgresql":
+        messages.append(
+            checks.Error(
+                f"django_jobs keeps its jobs in PostgreSQL, but the database {alias!r} is "
+                f"{connections[alias].vendor}.",
+                hint="Choose another alias with DJANGO_JOBS['database'] and a database router.",
+                id="django_jobs.E003",
+            )
+        )
+    elif alias != DEFAULT_DB_ALIAS:
+        messages.append(
+            checks.Warning(
+                f"Jobs are kept in the database {alias!r}: enqueueing is part of a transaction on {alias!r}, "
+                f"but not of one on {DEFAULT_DB_ALIAS!r}.",
+                hint="Enqueue after the commit with django_jobs.enqueue_on_commit(task, …), and silence this "
+                "check once you do.",
+                id="django_jobs.W001",
+            )
+        )
+    return messages
+
+
+def unknown_alias(where: str, alias: str) -> checks.CheckMessage:
+    return checks.Error(
+        f"{where} names the database {alias!r}, which DATABASES doesn't have.{suggestion(alias, list(connections))}",
+        id="django_jobs.E002",
+    )
+
+
+def check_backend(backend: JobsBackend) -> list[checks.CheckMessage]:
+    """Check one alias of `TASKS` that uses `JobsBackend`."""
+    from django_jobs.backend import OPTIONS  # not at import: the backend imports this module's users
+
+    where = f"TASKS[{backend.alias!r}]"
+    if not apps.is_installed("django_jobs"):
+        return [
+            checks.Error(
+                f"{where} uses django_jobs, which isn't installed as an app.",
+                hint="Add 'django_jobs' to INSTALLED_APPS and run migrate.",
+                id="django_jobs.E005",
+            )
+        ]
+    messages: list[checks.CheckMessage] = [
+        checks.Error(problem, id="django_jobs.E006")
+        for problem in conf.problems_of(backend.options, f"{where}['OPTIONS']", OPTIONS)
+    ]
+    alias = backend.options.get("database")
+    if alias is not None and not messages:
+        if alias not in connections:
+            messages.append(unknown_alias(f"{where}['OPTIONS']['database']", alias))
+        else:
+            messages += check_database(alias)
+    return messages
+
+
+def check_tables(
+    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[checks.CheckMessage]:
+    """With `check --database`: name the tables, columns and indexes that are missing there."""
+    alias = conf.database()
+    if not databases or alias not in databases:
+        return []
+    return [
+        checks.Error(problem, hint=f"Run: manage.py migrate --database {alias}", id="django_jobs.E007")
+        for problem in missing_tables(alias)
+    ]
+
+
+def missing_tables(alias: str) -> list[str]:
+    """Return a sentence for each table, column or index of the queue that the database lacks."""
+    problems = []
+    connection = connections[alias]
+    with connection.cursor() as cursor:
+        present = set(connection.introspection.table_names(cursor))
+        for model in apps.get_app_config("django_jobs").get_models():
+            table = model._meta.db_table
+            if table not in present:
+                problems.append(f"The table {table} is missing in the database {alias!r}.")
+                continue
+            columns = {
+                column.name for column in connection.introspection.get_table_description(cursor, table)
+            }
+            wanted = {field.column for field in model._meta.local_concrete_fields}
+            problems += [f"The column {table}.{name} is missing." for name in sorted(wanted - columns)]
+            indexes = connection.introspection.get_constraints(cursor, table)
+            problems += [
+                f"The index {index.name} on {table} is missing."
+                for index in model._meta.indexes
+                if index.name not in indexes
+            ]
+    return problems

@@ -1,0 +1,1 @@
+"""Rules of the queue that need nothing but the standard library."""

@@ -1,0 +1,164 @@
+"""
+The values that cross a layer or a thread: what is enqueued, what is claimed, what a run came to.
+
+Everything here is a small frozen dataclass. `Outcome` is a closed union: `match` on it, so that a new
+case shows every place that must answer it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django_jobs.core.states import Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """One job to insert. `args`, `kwargs` and `meta` are JSON text."""
+
+    queue_name: str
+    task_path: str
+    args: str
+    kwargs: str
+    priority: int
+    run_after: datetime | timedelta | None
+    """An instant, a delay from now by the database's clock, or `None` for at once."""
+    max_attempts: int | None
+    """Runs that may fail before the job does; `None` for no limit."""
+    meta: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inserted:
+    """What the database made of a `NewJob`; both times are its own."""
+
+    id: int
+    enqueued_at: datetime
+    run_after: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedJob:
+    """One job as its worker gets it. Fields are in the order in which the claim returns its columns."""
+
+    id: int
+    queue_name: str
+    task_path: str
+    call: str
+    """JSON text `[args, kwargs]`, decoded once, just before the body runs."""
+    attempt: int
+    """Number of this claim; the fence that a later write must name."""
+    uncounted: int
+    """Claims before this one that don't count against `max_attempts`."""
+    max_attempts: int | None
+    priority: int
+    run_after: datetime
+    enqueued_at: datetime
+    started_at: datetime
+    """Start of the first run."""
+    last_attempted_at: datetime
+    """Start of this run."""
+    meta: dict[str, Any]
+    past: list[dict[str, Any]] | None
+    """Earlier runs, oldest first, as `store.claim` describes them; `None` on the first."""
+
+    @property
+    def counted_attempt(self) -> int:
+        """The attempt number that users see: 1 on the first run, whatever was handed back before."""
+        return self.attempt - self.uncounted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """An exception as text: dotted class path, message and traceback, each cut to the limit in force."""
+
+    exception_class: str
+    message: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """The body returned. `return_value` is JSON text, `None` for nothing worth storing."""
+
+    return_value: str | None
+    keep: timedelta | None
+    """How long the finished row stays; zero deletes it at once, `None` keeps it for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """The run failed and another attempt is due after `after`."""
+
+    kind: Kind
+    trace: Trace
+    after: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The run failed and the job with it: it waits for a person."""
+
+    kind: Kind
+    trace: Trace
+    keep: timedelta | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snoozed:
+    """The body asked to run again later; the run doesn't count."""
+
+    after: timedelta
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """The run gave up because the job was cancelled, or the body cancelled it."""
+
+    reason: str
+    keep: timedelta | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """The worker hands the job back; the run doesn't count. `started` says whether its body had begun."""
+
+    started: bool
+    reason: str
+
+
+Outcome = Completed | Retried | Failed | Snoozed | Cancelled | Released
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run that ended: the job, its outcome, and the exception behind it for the signals' receivers."""
+
+    job: ClaimedJob
+    outcome: Outcome
+    exception: BaseException | None = None
+    stored: bool = False
+    """True when the outcome was committed together with the body's own writes (`transactional=True`)."""
+    seconds: float = 0.0
+    """How long the body ran."""
+    return_value: Any = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place in the order of one queue and priority: rows after it are due later or were inserted later."""
+
+    run_after: datetime
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """One entry of a notification: jobs of this queue and priority are there from `run_after` on."""
+
+    queue_name: str
+    priority: int
+    run_after: datetime

@@ -1,0 +1,146 @@
+"""
+Enqueueing: a task and its arguments become a row, in the caller's transaction.
+
+Everything that could be wrong is checked before any SQL, so that a refusal leaves the caller's transaction
+as it was. Called by `backend`, which turns what comes back into Django's `TaskResult`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import MAXYEAR, UTC, datetime, timedelta
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from django.db import connections, transaction
+from django.utils import timezone
+
+from django_jobs import conf
+from django_jobs.core.arguments import encode_call, encode_value
+from django_jobs.core.records import Inserted, NewJob, Wake
+from django_jobs.store.insert import insert, insert_many
+from django_jobs.tasks import UNSET, JobTask, call_signature
+from django_jobs.waking import wake_after_commit
+
+CHUNK = 5_000
+"""Jobs inserted by one statement of `enqueue_many`."""
+
+LATEST = datetime(MAXYEAR, 12, 30, tzinfo=UTC)
+"""Latest due time: a day before the end of Python's calendar, so that every time zone can show it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a backend's options and the settings say about the jobs it enqueues."""
+
+    max_attempts: int | None
+    max_argument_bytes: int
+
+
+def prepare(task: JobTask, args: Sequence[Any], kwargs: Mapping[str, Any], limits: Limits) -> NewJob:
+    """
+    Return the row for one call of `task`.
+
+    Raises TypeError when the call doesn't fit the task's signature, and the errors of `core.arguments`,
+    which are TypeErrors and ValueErrors naming the argument, when a value can't be stored.
+    """
+    try:
+        call_signature(task.func, task.takes_context).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{task.module_path}() can't be called with these arguments: {error}.") from None
+    args_text, kwargs_text = encode_call(args, kwargs, max_bytes=limits.max_argument_bytes)
+    meta = encode_value(task.meta, place="meta", max_bytes=limits.max_argument_bytes) if task.meta else "{}"
+    return NewJob(
+        queue_name=task.queue_name,
+        task_path=task.module_path,
+        args=args_text,
+        kwargs=kwargs_text,
+        priority=int(task.priority),
+        run_after=checked_time(task.run_after),
+        max_attempts=limits.max_attempts if task.max_attempts is UNSET else task.max_attempts,
+        meta=meta,
+    )
+
+
+def checked_time(run_after: datetime | timedelta | None) -> datetime | timedelta | None:
+    """Return `run_after`. Raises ValueError when it is later than any time zone can show."""
+    if run_after is None:
+        return None
+    try:
+        latest = timezone.now() + run_after if isinstance(run_after, timedelta) else run_after
+        if (latest.replace(tzinfo=UTC) if timezone.is_naive(latest) else latest) <= LATEST:
+            return run_after
+    except OverflowError:
+        pass
+    raise ValueError(f"run_after can't be later than {LATEST:%Y-%m-%d}, but is {run_after!r}.")
+
+
+def enqueue_one(alias: str, job: NewJob) -> Inserted:
+    """Insert `job` on the database `alias` and have workers told after the commit."""
+    with connections[alias].cursor() as cursor:
+        inserted = insert(cursor, job)
+    wake_after_commit(alias, wake_of(job, inserted))
+    return inserted
+
+
+def enqueue_chunks(alias: str, jobs: Iterator[NewJob]) -> Iterator[list[tuple[NewJob, Inserted]]]:
+    """
+    Insert `jobs` on the database `alias`, a chunk at a time, and yield each chunk.
+
+    All are inserted in one transaction: the caller's, or one of their own.
+    """
+    with transaction.atomic(using=alias, savepoint=False), connections[alias].cursor() as cursor:
+        while chunk := list(islice(jobs, CHUNK)):
+            inserted = insert_many(cursor, chunk)
+            earliest: dict[tuple[str, int], Wake] = {}
+            for job, place in zip(chunk, inserted, strict=True):
+                wake = wake_of(job, place)
+                known = earliest.setdefault((wake.queue_name, wake.priority), wake)
+                if wake.run_after < known.run_after:
+                    earliest[wake.queue_name, wake.priority] = wake
+            wake_after_commit(alias, *earliest.values())
+            yield list(zip(chunk, inserted, strict=True))
+
+
+def wake_of(job: NewJob, inserted: Inserted) -> Wake:
+    """Return what workers must know about a new job."""
+    return Wake(job.queue_name, job.priority, inserted.run_after)
+
+
+def calls_of(calls: Iterable[Any]) -> Iterator[tuple[Sequence[Any], Mapping[str, Any]]]:
+    """
+    Yield positional and keyword arguments for each call given to `enqueue_many`.
+
+    Raises TypeError, naming the place, for one that is neither a sequence nor a mapping.
+    """
+    for place, call in enumerate(calls):
+        if isinstance(call, Mapping):
+            yield (), call
+        elif isinstance(call, Sequence) and not isinstance(call, (str, bytes)):
+            yield call, {}
+        else:
+            raise TypeError(
+                f"enqueue_many takes sequences of positional arguments or mappings of keyword arguments, "
+                f"but call {place} is {call!r}. For a single argument write ({call!r},)."
+            )
+
+
+def enqueue_on_commit(task: JobTask, *args: Any, using: str | None = None, **kwargs: Any) -> None:
+    """
+    Enqueue `task` once the open transaction on the database `using` is committed.
+
+    For projects whose jobs live in another database than their data, where no transaction can span both: a
+    rollback enqueues nothing, but a crash between the two commits loses the job. Arguments are checked at
+    once. Without an open transaction the job is enqueued at once.
+    """
+    settings = conf.current()
+    prepare(task, args, kwargs, Limits(max_attempts=1, max_argument_bytes=settings.max_argument_bytes))
+    transaction.on_commit(partial(task.enqueue, *args, **kwargs), using=using)
+
+
+def decoded(job: NewJob) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
+    """Return arguments, keyword arguments and meta of a row as the body will get them."""
+    return json.loads(job.args), json.loads(job.kwargs), json.loads(job.meta)

@@ -1,0 +1,385 @@
+"""
+The tables. What may be written to them is decided in `store/`; lists for people read them through the ORM.
+
+`Job` is rewritten at every claim and every finish, so it is narrow and has no index that the claim, the
+rescue, the pruning or the list of failed jobs doesn't need.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from django.db import connections, models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from django_jobs.core.states import FINAL, Decision, Kind, State
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+FINISHED = sorted(state.value for state in FINAL)
+
+QUEUE_NAME_LENGTH = 128
+"""Longest queue name; longer ones are refused when a task is defined."""
+TASK_PATH_LENGTH = 500
+"""Longest dotted path of a task."""
+
+
+class StateChoices(models.TextChoices):
+    """`core.states.State` with its words for people."""
+
+    BLOCKED = State.BLOCKED, _("blocked")
+    READY = State.READY, _("ready")
+    RUNNING = State.RUNNING, _("running")
+    SUCCESSFUL = State.SUCCESSFUL, _("successful")
+    FAILED = State.FAILED, _("failed")
+    CANCELLED = State.CANCELLED, _("cancelled")
+
+
+class KindChoices(models.TextChoices):
+    """`core.states.Kind` with its words for people."""
+
+    ERROR = Kind.ERROR, _("error")
+    TIMEOUT = Kind.TIMEOUT, _("timed out")
+    LOST = Kind.LOST, _("worker lost")
+    SNOOZED = Kind.SNOOZED, _("snoozed")
+    CANCELLED = Kind.CANCELLED, _("cancelled")
+    RELEASED = Kind.RELEASED, _("handed back")
+    UNKNOWN_TASK = Kind.UNKNOWN_TASK, _("unknown task")
+
+
+class DecisionChoices(models.TextChoices):
+    """`core.states.Decision` with its words for people."""
+
+    SUCCEEDED = Decision.SUCCEEDED, _("done")
+    RETRY = Decision.RETRY, _("retry")
+    FAILED = Decision.FAILED, _("failed for good")
+    SNOOZE = Decision.SNOOZE, _("run again later")
+    CANCELLED = Decision.CANCELLED, _("cancelled")
+    RELEASED = Decision.RELEASED, _("back in the queue")
+
+
+class JSONText(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time
+    """
+    A value kept as PostgreSQL's `json`, which stores the text as it was given.
+
+    `jsonb` would sort keys, round 1e22 to an integer and lose the sign of -0.0.
+    """
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str:
+        return "json"
+
+    def get_prep_value(self, value: Any) -> str | None:
+        return None if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        return json.loads(value) if isinstance(value, str) and expression.output_field is self else value
+
+
+class JobQuerySet(models.QuerySet["Job"]):
+    """Jobs, with what an operator does to many of them. Each method returns how many it changed."""
+
+    def retry(self, *, reset_attempts: bool = True) -> int:
+        """Send failed and cancelled jobs round again; others are left alone. See `Job.retry`."""
+        return self.in_batches(lambda jobs, ids: jobs.retry(ids, reset_attempts=reset_attempts))
+
+    def cancel(self, reason: str = "") -> int:
+        """Cancel waiting jobs, and ask running ones to stop. See `Job.cancel`."""
+        return self.in_batches(lambda jobs, ids: jobs.cancel(ids, reason=reason))
+
+    def run_now(self) -> int:
+        """Make waiting jobs due at once."""
+        return self.in_batches(lambda jobs, ids: jobs.run_now(ids))
+
+    def discard(self) -> int:
+        """Delete jobs that aren't running, with their attempts, and tell the receivers of `job_deleted`."""
+        return self.in_batches(lambda jobs, ids: jobs.discard(ids))
+
+    def in_batches(self, act: Callable[[Any, Sequence[int]], Sequence[int]], size: int = 1000) -> int:
+        """Call `act(operations, ids)` for ever so many jobs, `size` at a time, in order of their ids."""
+        from django_jobs import operations
+
+        changed, last = 0, 0
+        jobs = operations.Operations(self.db if self._db is None else self._db)
+        rest = self.order_by("pk")
+        while ids := list(rest.filter(pk__gt=last).values_list("pk", flat=True)[:size]):
+            changed += len(act(jobs, ids))
+            last = ids[-1]
+        return changed
+
+
+class Job(models.Model):
+    """One enqueued call of a task."""
+
+    id = models.BigAutoField(_("id"), primary_key=True)
+    queue_name = models.CharField(_("queue"), max_length=QUEUE_NAME_LENGTH)
+    task_path = models.CharField(_("task"), max_length=TASK_PATH_LENGTH)
+    args = JSONText(_("arguments"), default=list)
+    kwargs = JSONText(_("keyword arguments"), default=dict)
+    priority = models.SmallIntegerField(_("priority"), default=0)
+    state = models.CharField(_("state"), max_length=16, choices=StateChoices, default=StateChoices.READY)
+    run_after = models.DateTimeField(_("due"), db_default=Now())
+    attempt = models.IntegerField(_("claims"), default=0)
+    uncounted = models.IntegerField(_("claims that don't count"), default=0)
+    max_attempts = models.IntegerField(_("attempts allowed"), null=True, blank=True)
+    worker = models.BigIntegerField(_("worker"), null=True, blank=True)
+    enqueued_at = models.DateTimeField(_("enqueued"), db_default=Now())
+    started_at = models.DateTimeField(_("first started"), null=True, blank=True)
+    last_attempted_at = models.DateTimeField(_("last started"), null=True, blank=True)
+    finished_at = models.DateTimeField(_("finished"), null=True, blank=True)
+    expires_at = models.DateTimeField(_("kept until"), null=True, blank=True)
+    return_value = JSONText(_("return value"), null=True, blank=True)
+    reason = models.TextField(_("reason"), null=True, blank=True)  # noqa: DJ001  (null: nothing to say)
+    cancel_requested_at = models.DateTimeField(_("cancel requested"), null=True, blank=True)
+    meta = models.JSONField(_("meta"), default=dict, blank=True)
+
+    objects = JobQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("job")
+        verbose_name_plural = _("jobs")
+        permissions = [
+            ("retry_job", _("Can retry jobs")),
+            ("cancel_job", _("Can cancel jobs")),
+            ("run_job", _("Can make jobs due at once")),
+            ("view_arguments", _("Can see the arguments and results of jobs")),
+        ]
+        indexes = [
+            # The claim and the survey: store/claim.py.
+            models.Index(
+                F("queue_name"),
+                F("priority").desc(),
+                F("run_after"),
+                F("id"),
+                name="django_jobs_ready",
+                condition=Q(state=State.READY.value),
+            ),
+            # The rescue, and what a worker is running: store/rescue.py.
+            models.Index(
+                fields=["worker"], name="django_jobs_running", condition=Q(state=State.RUNNING.value)
+            ),
+            # Pruning: store/prune.py.
+            models.Index(
+                fields=["expires_at"], name="django_jobs_expiry", condition=Q(expires_at__isnull=False)
+            ),
+            # The list of jobs that wait for a person: admin.
+            models.Index(
+                fields=["state", "id"],
+                name="django_jobs_dead",
+                condition=Q(state__in=[State.FAILED.value, State.CANCELLED.value]),
+            ),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                name="django_jobs_state", condition=Q(state__in=[state.value for state in State])
+            ),
+            models.CheckConstraint(
+                name="django_jobs_finished",
+                condition=Q(state__in=FINISHED, finished_at__isnull=False)
+                | (~Q(state__in=FINISHED) & Q(finished_at__isnull=True)),
+            ),
+            models.CheckConstraint(
+                name="django_jobs_running_has_worker",
+                condition=~Q(state=State.RUNNING.value) | Q(worker__isnull=False),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task_path} #{self.pk}"
+
+    @property
+    def counted_attempt(self) -> int:
+        """Attempts that count against `max_attempts`, the running one included."""
+        return self.attempt - self.uncounted
+
+    @property
+    def label(self) -> str:
+        """The state in the words of a person: waiting jobs are *scheduled*, *retrying* or *ready*."""
+        if self.state == State.READY and self.run_after > timezone.now():
+            return str(_("retrying")) if self.counted_attempt > 0 else str(_("scheduled"))
+        return str(self.get_state_display())
+
+    @property
+    def duration(self) -> Any:
+        """How long the last run took, or has been running; `None` before it started."""
+        if self.last_attempted_at is None:
+            return None
+        if self.state == State.RUNNING:
+            return timezone.now() - self.last_attempted_at
+        return None if self.finished_at is None else self.finished_at - self.last_attempted_at
+
+    def history(self) -> list[Attempt]:
+        """
+        Return every run in order, each with its result and decision.
+
+        The successful run and the one under way have no row of their own: they are read off the job and
+        returned as unsaved `Attempt`s.
+        """
+        runs = list(self.attempts.order_by("number"))
+        if self.state in (State.RUNNING, State.SUCCESSFUL) and self.last_attempted_at is not None:
+            runs.append(
+                Attempt(
+                    job=self,
+                    number=self.attempt,
+                    worker=self.worker,
+                    started_at=self.last_attempted_at,
+                    ended_at=self.finished_at,
+                    kind="",
+                    decision=Decision.SUCCEEDED if self.state == State.SUCCESSFUL else "",
+                )
+            )
+        return runs
+
+    def retry(self, *, reset_attempts: bool = True) -> bool:
+        """
+        Send a failed or cancelled job round again, due at once; return whether it was.
+
+        It gets all its attempts anew, or with `reset_attempts=False` just one more. Two calls at once
+        lead to one further run.
+        """
+        return bool(self.operate(lambda jobs: jobs.retry([self.pk], reset_attempts=reset_attempts)))
+
+    def cancel(self, reason: str = "") -> bool:
+        """
+        Cancel a waiting job, or ask a running one to stop; return whether either was done.
+
+        A running job ends when its body notices (`context.is_cancelled`; async bodies are cancelled); in
+        any case it isn't retried.
+        """
+        return bool(self.operate(lambda jobs: jobs.cancel([self.pk], reason=reason)))
+
+    def run_now(self) -> bool:
+        """Make a waiting job due at once; return whether it was waiting."""
+        return bool(self.operate(lambda jobs: jobs.run_now([self.pk])))
+
+    def operate(self, act: Callable[[Any], Sequence[int]]) -> Sequence[int]:
+        """Call `act(operations)` on this job's database and read the job anew."""
+        from django_jobs import operations
+
+        changed = act(operations.Operations(self._state.db))
+        self.refresh_from_db()
+        return changed
+
+
+class Attempt(models.Model):
+    """One run of a job that ended otherwise than by completing at once."""
+
+    id = models.BigAutoField(_("id"), primary_key=True)
+    # No constraint in the database: it would cost every pruned job a look-up of its own.
+    # The unique constraint below is the index that finds a job's attempts.
+    job = models.ForeignKey(
+        Job,
+        models.CASCADE,
+        db_constraint=False,
+        db_index=False,
+        related_name="attempts",
+        verbose_name=_("job"),
+    )
+    number = models.IntegerField(_("number"))
+    worker = models.BigIntegerField(_("worker"), null=True, blank=True)
+    started_at = models.DateTimeField(_("started"), null=True, blank=True)
+    ended_at = models.DateTimeField(_("ended"), null=True, blank=True)
+    kind = models.CharField(_("result"), max_length=16, choices=KindChoices)
+    exception_class = models.TextField(_("exception"), default="", blank=True)
+    message = models.TextField(_("message"), default="", blank=True)
+    traceback = models.TextField(_("traceback"), default="", blank=True)
+    decision = models.CharField(_("decision"), max_length=16, choices=DecisionChoices)
+    next_run_after = models.DateTimeField(_("next due"), null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("attempt")
+        verbose_name_plural = _("attempts")
+        constraints = [models.UniqueConstraint(fields=["job", "number"], name="django_jobs_attempt_number")]
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return f"{self.job_id}/{self.number}"
+
+    @property
+    def duration(self) -> Any:
+        """How long the run took; `None` while it goes on."""
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return self.ended_at - self.started_at
+
+
+class WorkerState(models.TextChoices):
+    """What is known of a worker process."""
+
+    RUNNING = "RUNNING", _("running")
+    STOPPING = "STOPPING", _("stopping")
+    STOPPED = "STOPPED", _("stopped")
+    LOST = "LOST", _("lost")
+
+
+LIVE = (WorkerState.RUNNING, WorkerState.STOPPING)
+
+
+class Worker(models.Model):
+    """One process that runs jobs, with a new row at every start."""
+
+    id = models.BigAutoField(_("id"), primary_key=True)
+    name = models.CharField(_("name"), max_length=200)
+    host = models.CharField(_("host"), max_length=255)
+    pid = models.IntegerField(_("process"))
+    queues = models.JSONField(_("queues"), null=True, blank=True)
+    excluded_queues = models.JSONField(_("excluded queues"), default=list, blank=True)
+    tasks = models.JSONField(_("tasks it knows"), default=list, blank=True)
+    threads = models.IntegerField(_("threads"), default=0)
+    async_slots = models.IntegerField(_("async slots"), default=0)
+    versions = models.JSONField(_("versions"), default=dict, blank=True)
+    state = models.CharField(_("state"), max_length=16, choices=WorkerState, default=WorkerState.RUNNING)
+    holds_lock = models.BooleanField(_("holds its lock"), default=False)
+    started_at = models.DateTimeField(_("started"), db_default=Now())
+    heartbeat_at = models.DateTimeField(_("heartbeat"), db_default=Now())
+    stopped_at = models.DateTimeField(_("stopped"), null=True, blank=True)
+    ending = models.TextField(_("how it ended"), default="", blank=True)
+
+    class Meta:
+        verbose_name = _("worker")
+        verbose_name_plural = _("workers")
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return f"{self.name} #{self.pk}"
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the row says that the process runs; see `heartbeat_at` for how long ago it said so."""
+        return self.state in LIVE
+
+
+class Queue(models.Model):
+    """What was set for a queue; a queue without a row simply runs."""
+
+    name = models.CharField(_("name"), max_length=QUEUE_NAME_LENGTH, primary_key=True)
+    paused_at = models.DateTimeField(_("paused"), null=True, blank=True)
+    paused_by = models.CharField(_("paused by"), max_length=200, default="", blank=True)
+    pause_reason = models.TextField(_("reason"), default="", blank=True)
+
+    class Meta:
+        verbose_name = _("queue")
+        verbose_name_plural = _("queues")
+        default_permissions = ("view",)
+        permissions = [("pause_queue", _("Can pause and resume queues"))]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_paused(self) -> bool:
+        return self.paused_at is not None
+
+
+def clock(alias: str) -> datetime:
+    """Return the database's time."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        now: datetime = cursor.fetchone()[0]
+    return now

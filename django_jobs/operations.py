@@ -1,0 +1,112 @@
+"""
+Operations on jobs and queues, for the models' methods, the admin and `manage.py jobs`.
+
+Each is one short transaction on the queue's database: the change through `store.control`, workers woken
+and receivers told once it is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from django.db import connections, transaction
+from django.dispatch import Signal
+
+from django_jobs import conf, signals
+from django_jobs.core.records import Wake
+from django_jobs.exceptions import UnknownQueue
+from django_jobs.store import control
+from django_jobs.waking import wake_after_commit
+
+
+class Operations:
+    """What can be done on the queue of one database. Methods return the ids that they changed."""
+
+    def __init__(self, alias: str | None = None) -> None:
+        self.alias = alias or conf.database()
+
+    def retry(self, ids: Sequence[int], *, reset_attempts: bool = True) -> list[int]:
+        """
+        Send failed and cancelled jobs round again, due at once; others are left alone.
+
+        They get all their attempts anew, or with `reset_attempts=False` just one more.
+        """
+        with transaction.atomic(using=self.alias), connections[self.alias].cursor() as cursor:
+            changed, wakes = control.retry(cursor, ids, reset_attempts=reset_attempts)
+            self.wake(wakes)
+            self.tell(signals.job_retried, changed)
+        return changed
+
+    def cancel(self, ids: Sequence[int], *, reason: str = "") -> list[int]:
+        """
+        Cancel waiting jobs, and ask running ones to stop: in any case they aren't retried.
+
+        Returns the ids of both; `job_cancelled` is sent for the waiting ones here, for the others by their
+        worker when they end.
+        """
+        with transaction.atomic(using=self.alias), connections[self.alias].cursor() as cursor:
+            cancelled, asked = control.cancel(cursor, ids, reason=reason, keep=conf.current().keep_failed)
+            self.tell(signals.job_cancelled, cancelled)
+        return cancelled + asked
+
+    def run_now(self, ids: Sequence[int]) -> list[int]:
+        """Make waiting jobs due at once."""
+        with transaction.atomic(using=self.alias), connections[self.alias].cursor() as cursor:
+            changed, wakes = control.run_now(cursor, ids)
+            self.wake(wakes)
+        return changed
+
+    def discard(self, ids: Sequence[int]) -> list[int]:
+        """Delete jobs that aren't running, with their attempts."""
+        with transaction.atomic(using=self.alias), connections[self.alias].cursor() as cursor:
+            deleted = control.discard(cursor, ids)
+            self.tell(signals.job_deleted, deleted)
+        return deleted
+
+    def pause(self, queue_name: str, *, by: str = "", reason: str = "") -> bool:
+        """
+        Stop all workers from claiming jobs of a queue, also after restarts; return whether it ran before.
+
+        Jobs that are running go on. Raises UnknownQueue for a name that no queue can have.
+        """
+        self.check_name(queue_name)
+        with connections[self.alias].cursor() as cursor:
+            return control.pause(cursor, queue_name, by=by, reason=reason)
+
+    def resume(self, queue_name: str) -> bool:
+        """Let workers claim from a queue again, at once; return whether it was paused."""
+        self.check_name(queue_name)
+        with transaction.atomic(using=self.alias), connections[self.alias].cursor() as cursor:
+            resumed = control.resume(cursor, queue_name)
+            if resumed:
+                wake_after_commit(self.alias, *self.waiting(queue_name))
+        return resumed
+
+    def waiting(self, queue_name: str) -> list[Wake]:
+        """Return a wake for each priority of a queue that has waiting jobs."""
+        from django.db.models import Min
+
+        from django_jobs.models import Job, StateChoices
+
+        found = Job.objects.using(self.alias).filter(queue_name=queue_name, state=StateChoices.READY)
+        earliest = found.values("priority").annotate(earliest=Min("run_after"))
+        return [Wake(queue_name, row["priority"], row["earliest"]) for row in earliest]
+
+    def wake(self, wakes: Sequence[Wake]) -> None:
+        """Have workers told of jobs that became due."""
+        wake_after_commit(self.alias, *wakes)
+
+    def tell(self, signal: Signal, ids: Sequence[int]) -> None:
+        """Send `signal` for `ids` once the change is committed."""
+        if ids and signal.has_listeners():
+            send = partial(signal.send_robust, None, job_ids=list(ids), database=self.alias)
+            transaction.on_commit(send, using=self.alias, robust=True)
+
+    @staticmethod
+    def check_name(queue_name: str) -> None:
+        """Raise UnknownQueue for a text that is no queue's name."""
+        from django_jobs.models import QUEUE_NAME_LENGTH
+
+        if not queue_name or len(queue_name) > QUEUE_NAME_LENGTH or "\0" in queue_name:
+            raise UnknownQueue(queue_name, ())

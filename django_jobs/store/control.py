@@ -1,0 +1,125 @@
+"""
+What an operator may do to jobs and queues. Every statement names the states it acts on, so that two people
+who do the same at once have it done once, and returns the ids that it changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django_jobs.core.records import Wake
+from django_jobs.store.cursor import Cursor, run
+from django_jobs.store.finish import interval
+
+# A reset forgives all attempts so far; otherwise the limit is raised where it leaves no attempt.
+RETRY = """
+    UPDATE django_jobs_job
+       SET state = 'READY', run_after = clock_timestamp(), finished_at = NULL, expires_at = NULL,
+           worker = NULL, cancel_requested_at = NULL, reason = NULL, return_value = NULL,
+           uncounted = CASE WHEN %(reset)s THEN attempt ELSE uncounted END,
+           max_attempts = CASE WHEN %(reset)s THEN max_attempts
+                               ELSE GREATEST(max_attempts, attempt - uncounted + 1) END
+     WHERE id = ANY(%(ids)s::bigint[]) AND state IN ('FAILED', 'CANCELLED')
+ RETURNING id, queue_name, priority, run_after
+"""
+
+CANCEL_WAITING = """
+    WITH job AS (
+        UPDATE django_jobs_job
+           SET state = 'CANCELLED', finished_at = clock_timestamp(), reason = NULLIF(%(reason)s, ''),
+               expires_at = clock_timestamp() + %(keep)s::interval
+         WHERE id = ANY(%(ids)s::bigint[]) AND state IN ('READY', 'BLOCKED')
+     RETURNING id)
+    SELECT id FROM job
+"""
+
+CANCEL_RUNNING = """
+    UPDATE django_jobs_job
+       SET cancel_requested_at = COALESCE(cancel_requested_at, clock_timestamp())
+     WHERE id = ANY(%(ids)s::bigint[]) AND state = 'RUNNING'
+ RETURNING id
+"""
+
+RUN_NOW = """
+    UPDATE django_jobs_job SET run_after = clock_timestamp()
+     WHERE id = ANY(%(ids)s::bigint[]) AND state = 'READY'
+ RETURNING id, queue_name, priority, run_after
+"""
+
+DISCARD = """
+    WITH job AS (
+        DELETE FROM django_jobs_job
+         WHERE id = ANY(%(ids)s::bigint[]) AND state <> 'RUNNING'
+     RETURNING id),
+    attempts AS (
+        DELETE FROM django_jobs_attempt USING job WHERE job_id = job.id)
+    SELECT id FROM job
+"""
+
+PAUSE = """
+    INSERT INTO django_jobs_queue (name, paused_at, paused_by, pause_reason)
+    VALUES (%(name)s, clock_timestamp(), %(by)s, %(reason)s)
+        ON CONFLICT (name) DO UPDATE
+       SET paused_at = EXCLUDED.paused_at, paused_by = EXCLUDED.paused_by,
+           pause_reason = EXCLUDED.pause_reason
+     WHERE django_jobs_queue.paused_at IS NULL
+ RETURNING name
+"""
+
+RESUME = """
+    UPDATE django_jobs_queue SET paused_at = NULL, paused_by = '', pause_reason = ''
+     WHERE name = %(name)s AND paused_at IS NOT NULL
+ RETURNING name
+"""
+
+
+def retry(cursor: Cursor, ids: Sequence[int], *, reset_attempts: bool) -> tuple[list[int], list[Wake]]:
+    """Make failed and cancelled jobs READY and due; return the ids changed and what to wake workers with."""
+    return changed(run(cursor, (RETRY, {"ids": list(ids), "reset": reset_attempts})))
+
+
+def run_now(cursor: Cursor, ids: Sequence[int]) -> tuple[list[int], list[Wake]]:
+    """Make waiting jobs due; return the ids changed and what to wake workers with."""
+    return changed(run(cursor, (RUN_NOW, {"ids": list(ids)})))
+
+
+def changed(rows: Sequence[Sequence[object]]) -> tuple[list[int], list[Wake]]:
+    """Split rows of id, queue, priority and due time into ids and wakes."""
+    return [row[0] for row in rows], [Wake(*row[1:]) for row in rows]  # type: ignore[arg-type, misc]
+
+
+def cancel(
+    cursor: Cursor, ids: Sequence[int], *, reason: str, keep: timedelta | None
+) -> tuple[list[int], list[int]]:
+    """
+    Cancel waiting jobs and ask running ones to stop; return the ids of the two.
+
+    Asked in this order, a job that is claimed in between is still asked to stop; one that is handed back
+    in between is missed, so waiting jobs are cancelled once more.
+    """
+    waiting = {"ids": list(ids), "reason": reason, "keep": interval(keep)}
+    cancelled = [row[0] for row in run(cursor, (CANCEL_WAITING, waiting))]
+    left = [id for id in ids if id not in set(cancelled)]
+    if not left:
+        return cancelled, []
+    asked = [row[0] for row in run(cursor, (CANCEL_RUNNING, {"ids": left}))]
+    left = [id for id in left if id not in set(asked)]
+    if left:
+        cancelled += [row[0] for row in run(cursor, (CANCEL_WAITING, waiting | {"ids": left}))]
+    return cancelled, asked
+
+
+def discard(cursor: Cursor, ids: Sequence[int]) -> list[int]:
+    """Delete jobs that aren't running, with their attempts; return the ids deleted."""
+    return [row[0] for row in run(cursor, (DISCARD, {"ids": list(ids)}))]
+
+
+def pause(cursor: Cursor, name: str, *, by: str, reason: str) -> bool:
+    """Stop claims from a queue; return whether it was running before."""
+    return bool(run(cursor, (PAUSE, {"name": name, "by": by, "reason": reason})))
+
+
+def resume(cursor: Cursor, name: str) -> bool:
+    """Let a queue be claimed from again; return whether it was paused."""
+    return bool(run(cursor, (RESUME, {"name": name})))

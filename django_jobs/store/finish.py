@@ -1,0 +1,237 @@
+"""
+Finishing: the outcomes of runs become states, results and attempts, all that ended in one go.
+
+Every statement names the run that it ends: job, attempt, worker and `RUNNING`. A job that was taken over
+meanwhile has moved on, so the late run changes nothing, and its id is missing from what comes back.
+
+Whether a failed job runs again is decided by its worker, but a cancel request that came in the meantime
+wins here, in the same statement: what the canceller was told stays true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django_jobs.core.records import (
+    Cancelled,
+    Completed,
+    Ended,
+    Failed,
+    Outcome,
+    Released,
+    Retried,
+    Snoozed,
+    Trace,
+)
+from django_jobs.core.states import Decision, Kind, State
+from django_jobs.store.cursor import Cursor, Statement, array, run
+
+# Both joins are meant as one primary key look-up for each row; see store/link.py for how that is kept.
+COMPLETE = """
+    UPDATE django_jobs_job AS job
+       SET state = 'SUCCESSFUL', finished_at = now(), expires_at = now() + done.keep::interval,
+           return_value = done.return_value::json
+      FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(return_values)s::text[], %(keeps)s::text[])
+        AS done (id, attempt, return_value, keep)
+     WHERE job.id = done.id
+       AND job.attempt = done.attempt   -- a rescued job has moved on: the late run loses
+       AND job.worker = %(worker)s
+       AND job.state = 'RUNNING'
+ RETURNING job.id
+"""
+
+COMPLETE_AND_DELETE = """
+    WITH done AS (
+        SELECT * FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS done (id, attempt)),
+    job AS (
+        DELETE FROM django_jobs_job AS job USING done
+         WHERE job.id = done.id AND job.attempt = done.attempt
+           AND job.worker = %(worker)s AND job.state = 'RUNNING'
+     RETURNING job.id),
+    attempts AS (
+        DELETE FROM django_jobs_attempt USING job WHERE job_id = job.id)
+    SELECT id FROM job
+"""
+
+END = """
+    WITH ended AS (
+        SELECT *
+          FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(states)s::text[], %(delays)s::text[],
+                      %(keeps)s::text[], %(uncounted)s::int[], %(reasons)s::text[], %(kinds)s::text[],
+                      %(exception_classes)s::text[], %(messages)s::text[], %(tracebacks)s::text[],
+                      %(decisions)s::text[])
+            AS ended (id, attempt, state, delay, keep, uncounted, reason, kind, exception_class, message,
+                      traceback, decision)),
+    job AS (
+        UPDATE django_jobs_job AS job
+           SET state = CASE WHEN ended.state = 'READY' AND job.cancel_requested_at IS NOT NULL
+                            THEN 'CANCELLED' ELSE ended.state END,
+               run_after = CASE WHEN ended.state = 'READY' AND job.cancel_requested_at IS NULL
+                                THEN COALESCE(now() + ended.delay::interval, job.run_after)
+                                ELSE job.run_after END,
+               finished_at = CASE WHEN ended.state = 'READY' AND job.cancel_requested_at IS NULL
+                                  THEN NULL ELSE now() END,
+               expires_at = CASE WHEN ended.state = 'READY' AND job.cancel_requested_at IS NULL
+                                 THEN NULL
+                                 WHEN ended.state = 'READY' THEN now() + %(keep_cancelled)s::interval
+                                 ELSE now() + ended.keep::interval END,
+               worker = CASE WHEN ended.state = 'READY' THEN NULL ELSE job.worker END,
+               uncounted = job.uncounted + ended.uncounted,
+               reason = ended.reason
+          FROM ended
+         WHERE job.id = ended.id
+           AND job.attempt = ended.attempt
+           AND job.worker = %(worker)s
+           AND job.state = 'RUNNING'
+     RETURNING job.id, job.attempt, job.state, job.run_after, job.last_attempted_at,
+               ended.kind, ended.exception_class, ended.message, ended.traceback, ended.decision),
+    attempt AS (
+        INSERT INTO django_jobs_attempt (
+               job_id, number, worker, started_at, ended_at, kind, exception_class, message, traceback,
+               decision, next_run_after)
+        SELECT job.id, job.attempt, %(worker)s, job.last_attempted_at, clock_timestamp(), job.kind,
+               job.exception_class, job.message, job.traceback,
+               CASE WHEN job.state = 'CANCELLED' THEN 'CANCELLED' ELSE job.decision END,
+               CASE WHEN job.state = 'READY' THEN job.run_after END
+          FROM job
+         WHERE job.kind IS NOT NULL)
+    SELECT id, state FROM job
+"""
+
+
+def finish(worker: int, ended: Iterable[Ended], *, keep_cancelled: timedelta | None) -> list[Statement]:
+    """
+    Return the statements that write what `worker`'s runs came to; each returns the ids it wrote.
+
+    `keep_cancelled` is how long a job stays that would have run again, but for a cancel request.
+    """
+    kept: list[Ended] = []
+    dropped: list[Ended] = []
+    others: list[Ended] = []
+    for end in ended:
+        match end.outcome:
+            case Completed(keep=keep) if keep is not None and not keep:
+                dropped.append(end)
+            case Completed():
+                kept.append(end)
+            case _:
+                others.append(end)
+    statements: list[Statement] = []
+    if kept:
+        statements.append((COMPLETE, complete_parameters(worker, kept)))
+    if dropped:
+        statements.append((COMPLETE_AND_DELETE, run_parameters(worker, dropped)))
+    if others:
+        parameters = end_parameters(worker, others) | {"keep_cancelled": interval(keep_cancelled)}
+        statements.append((END, parameters))
+    return statements
+
+
+def finish_here(cursor: Cursor, worker: int, ended: Ended) -> bool:
+    """Write one outcome on `cursor`, in its open transaction; return whether the run was still ours."""
+    return any(run(cursor, statement) for statement in finish(worker, [ended], keep_cancelled=None))
+
+
+def run_parameters(worker: int, ended: Sequence[Ended]) -> dict[str, Any]:
+    """Return the parameters that name the runs."""
+    return {
+        "worker": worker,
+        "ids": array(end.job.id for end in ended),
+        "attempts": array(end.job.attempt for end in ended),
+    }
+
+
+def complete_parameters(worker: int, ended: Sequence[Ended]) -> dict[str, Any]:
+    """Return the parameters of `COMPLETE`; a column of nothing but NULLs is sent as one NULL."""
+    values = [end.outcome.return_value for end in ended]  # type: ignore[union-attr]  # all are Completed
+    keeps = [interval(end.outcome.keep) for end in ended]  # type: ignore[union-attr]
+    return run_parameters(worker, ended) | {
+        "return_values": values if any(value is not None for value in values) else None,
+        "keeps": keeps,
+    }
+
+
+def end_parameters(worker: int, ended: Sequence[Ended]) -> dict[str, Any]:
+    """Return the parameters of `END`, a list for each column."""
+    rows = [end_row(end.outcome) for end in ended]
+    columns = dict(zip(END_COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
+    return run_parameters(worker, ended) | columns
+
+
+END_COLUMNS = (
+    "states",
+    "delays",
+    "keeps",
+    "uncounted",
+    "reasons",
+    "kinds",
+    "exception_classes",
+    "messages",
+    "tracebacks",
+    "decisions",
+)
+
+REASON_LENGTH = 200
+"""Characters of a job's one-line reason."""
+
+
+def end_row(outcome: Outcome) -> tuple[Any, ...]:
+    """Return what one outcome writes, in the order of `END_COLUMNS`."""
+    match outcome:
+        case Retried(kind=kind, trace=trace, after=after):
+            return ready(after, 0, reason(kind, trace), kind, trace, Decision.RETRY)
+        case Snoozed(after=after, reason=text):
+            return ready(after, 1, line(text), Kind.SNOOZED, said(text), Decision.SNOOZE)
+        case Released(started=started, reason=text):
+            return ready(
+                None, 1, line(text), Kind.RELEASED if started else None, said(text), Decision.RELEASED
+            )
+        case Failed(kind=kind, trace=trace, keep=keep):
+            return final(State.FAILED, keep, reason(kind, trace), kind, trace, Decision.FAILED)
+        case Cancelled(reason=text, keep=keep):
+            return final(State.CANCELLED, keep, line(text), Kind.CANCELLED, said(text), Decision.CANCELLED)
+        case Completed():
+            raise TypeError("A completed run is written by COMPLETE.")
+
+
+def ready(
+    after: timedelta | None, uncounted: int, why: str, kind: Kind | None, trace: Trace, decision: Decision
+) -> tuple[Any, ...]:
+    """Return the row of a run after which the job is READY again: after a delay, or when it was due before."""
+    end = (uncounted, why or None, kind and kind.value, *texts(trace), decision.value)
+    return (State.READY.value, interval(after), None, *end)
+
+
+def final(
+    state: State, keep: timedelta | None, why: str, kind: Kind, trace: Trace, decision: Decision
+) -> tuple[Any, ...]:
+    """Return the row of a run that was the job's last."""
+    return (state.value, None, interval(keep), 0, why or None, kind.value, *texts(trace), decision.value)
+
+
+def said(text: str) -> Trace:
+    """Return the trace of a run that ended with a word and no exception."""
+    return Trace(exception_class="", message=text, traceback="")
+
+
+def texts(trace: Trace) -> tuple[str, str, str]:
+    return trace.exception_class, trace.message, trace.traceback
+
+
+def reason(kind: Kind, trace: Trace) -> str:
+    """Return the one line that says why a run failed."""
+    name = trace.exception_class.rpartition(".")[2] or kind.value
+    return line(f"{name}: {trace.message}" if trace.message else name)
+
+
+def line(text: str) -> str:
+    """Return the first line of `text`, cut to `REASON_LENGTH`."""
+    first = text.strip().partition("\n")[0].strip()
+    return first if len(first) <= REASON_LENGTH else first[: REASON_LENGTH - 1] + "…"
+
+
+def interval(delta: timedelta | None) -> str | None:
+    """Return PostgreSQL's text for a duration; `None` stays `None`, which leaves a time NULL."""
+    return None if delta is None else f"{delta.days} days {delta.seconds}.{delta.microseconds:06d} seconds"

@@ -1,0 +1,111 @@
+"""
+Inserting jobs: what `enqueueing` hands over becomes rows, in the caller's own transaction.
+
+Times are `clock_timestamp()`, not the start of the transaction, or a job of a long transaction would be
+due before jobs that were claimed long ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from django_jobs.core.records import Inserted, NewJob
+from django_jobs.core.states import State
+from django_jobs.store.cursor import Cursor, run
+
+INSERT = """
+    INSERT INTO django_jobs_job (
+        queue_name, task_path, args, kwargs, priority, state, attempt, uncounted, max_attempts, meta,
+        enqueued_at, run_after)
+    SELECT %(queue_name)s, %(task_path)s, %(args)s::json, %(kwargs)s::json, %(priority)s, 'READY', 0, 0,
+           %(max_attempts)s, %(meta)s::jsonb,
+           clock.now, COALESCE(%(run_after)s::timestamptz, clock.now + %(delay)s::interval, clock.now)
+      FROM (SELECT clock_timestamp() AS now) AS clock
+ RETURNING id, enqueued_at, run_after
+"""
+
+NUMBERS = """
+    SELECT clock_timestamp(), array_agg(nextval(pg_get_serial_sequence('django_jobs_job', 'id')))
+      FROM generate_series(1, %(count)s)
+"""
+
+COPY = """
+    COPY django_jobs_job (
+        id, queue_name, task_path, args, kwargs, priority, state, attempt, uncounted, max_attempts, meta,
+        enqueued_at, run_after)
+    FROM STDIN
+"""
+
+
+def insert(cursor: Cursor, job: NewJob) -> Inserted:
+    """Insert one job and return what the database made of it: one statement, one round trip."""
+    at, delay = instant_or_delay(job.run_after)
+    rows = run(
+        cursor,
+        (
+            INSERT,
+            {
+                "queue_name": job.queue_name,
+                "task_path": job.task_path,
+                "args": job.args,
+                "kwargs": job.kwargs,
+                "priority": job.priority,
+                "max_attempts": job.max_attempts,
+                "meta": job.meta,
+                "run_after": at,
+                "delay": delay,
+            },
+        ),
+    )
+    return Inserted(id=rows[0][0], enqueued_at=rows[0][1], run_after=rows[0][2])
+
+
+def insert_many(cursor: Cursor, jobs: Sequence[NewJob]) -> list[Inserted]:
+    """
+    Insert `jobs` with one COPY, in their order, and return what the database made of each.
+
+    Numbers are drawn from the identity's sequence first: COPY is twice as fast as the fastest INSERT, but
+    returns nothing.
+    """
+    if not jobs:
+        return []
+    [(now, numbers)] = run(cursor, (NUMBERS, {"count": len(jobs)}))
+    inserted = [
+        Inserted(id=number, enqueued_at=now, run_after=due(job.run_after, now))
+        for number, job in zip(numbers, jobs, strict=True)
+    ]
+    with cursor.copy(COPY) as copy:
+        for place, job in zip(inserted, jobs, strict=True):
+            copy.write_row(
+                (
+                    place.id,
+                    job.queue_name,
+                    job.task_path,
+                    job.args,
+                    job.kwargs,
+                    job.priority,
+                    State.READY.value,
+                    0,
+                    0,
+                    job.max_attempts,
+                    job.meta,
+                    place.enqueued_at,
+                    place.run_after,
+                )
+            )
+    return inserted
+
+
+def instant_or_delay(run_after: datetime | timedelta | None) -> tuple[datetime | None, timedelta | None]:
+    """Split `run_after` into the two parameters of the statement."""
+    if isinstance(run_after, timedelta):
+        return None, run_after
+    return run_after, None
+
+
+def due(run_after: datetime | timedelta | None, now: datetime) -> datetime:
+    """Return the instant that `run_after` means when it is `now` in the database."""
+    if run_after is None:
+        return now
+    return now + run_after if isinstance(run_after, timedelta) else run_after

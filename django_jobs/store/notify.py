@@ -1,0 +1,59 @@
+"""
+Telling workers that there is work: one NOTIFY, after the commit.
+
+A NOTIFY inside the enqueuing transaction takes a lock of the whole cluster that is held through the
+commit's flush to disk: with eight committing clients it cost 59-64 % of the commits. As a statement of its
+own that doesn't wait for the disk it costs 17 %, and next to nothing when debounced.
+
+A payload is JSON: `{"wake": [[queue, priority, seconds since 1970], …], "again": bool}`. An empty list
+means "look everywhere"; `again` asks workers to look once more a little later, since the sender is about
+to keep silent for a moment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from django_jobs.core.records import Wake
+from django_jobs.store.cursor import Cursor
+
+# The setting holds for this statement's own transaction: no flush to disk, and no second round trip.
+NOTIFY = """
+    SELECT set_config('synchronous_commit', 'off', true), pg_notify(%(channel)s, %(payload)s)
+"""
+
+LARGEST_PAYLOAD = 7_900
+"""Bytes; PostgreSQL refuses 8000 and more."""
+
+
+def notify(cursor: Cursor, channel: str, wakes: Iterable[Wake], *, again: bool) -> None:
+    """Send one notification for `wakes`."""
+    cursor.execute(NOTIFY, {"channel": channel, "payload": payload(wakes, again=again)})
+
+
+def payload(wakes: Iterable[Wake], *, again: bool) -> str:
+    """Return the payload for `wakes`, or the one that means "look everywhere" when it would be too long."""
+    entries = [[wake.queue_name, wake.priority, wake.run_after.timestamp()] for wake in wakes]
+    text = json.dumps({"wake": entries, "again": again}, separators=(",", ":"))
+    if len(text) > LARGEST_PAYLOAD:  # json.dumps writes ASCII: characters are bytes
+        text = json.dumps({"wake": [], "again": again}, separators=(",", ":"))
+    return text
+
+
+def parse(text: str) -> tuple[list[Wake], bool]:
+    """
+    Return the wakes of a payload and whether to look again.
+
+    Anyone who may connect can send on the channel, so anything that isn't ours means "look everywhere".
+    """
+    try:
+        found = json.loads(text)
+        wakes = [
+            Wake(str(queue), int(priority), datetime.fromtimestamp(seconds, UTC))
+            for queue, priority, seconds in found["wake"]
+        ]
+        return wakes, bool(found["again"])
+    except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
+        return [], False

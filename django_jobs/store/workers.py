@@ -1,0 +1,128 @@
+"""
+Workers in the database: registration, heartbeat, and the lock that shows at once that a process died.
+
+A worker that lives is one whose row says so. Its row is renewed by heartbeats; besides, its listener's
+session holds an advisory lock, which PostgreSQL frees within milliseconds when the process dies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django_jobs.store.cursor import Statement
+
+REGISTER = """
+    INSERT INTO django_jobs_worker (
+        name, host, pid, queues, excluded_queues, tasks, threads, async_slots, versions, state, holds_lock,
+        started_at, heartbeat_at, ending)
+    VALUES (%(name)s, %(host)s, %(pid)s, %(queues)s::jsonb, %(excluded_queues)s::jsonb, %(tasks)s::jsonb,
+            %(threads)s, %(async_slots)s, %(versions)s::jsonb, 'RUNNING', false,
+            clock_timestamp(), clock_timestamp(), '')
+ RETURNING id
+"""
+
+HEARTBEAT = """
+    UPDATE django_jobs_worker
+       SET heartbeat_at = clock_timestamp(), state = %(state)s, holds_lock = %(holds_lock)s
+     WHERE id = %(worker)s AND state IN ('RUNNING', 'STOPPING')
+ RETURNING (SELECT count(*) FROM django_jobs_worker AS other
+             WHERE other.state IN ('RUNNING', 'STOPPING') AND other.id <> %(worker)s)
+"""
+
+SIGN_OFF = """
+    UPDATE django_jobs_worker
+       SET state = 'STOPPED', stopped_at = clock_timestamp(), holds_lock = false, ending = %(ending)s
+     WHERE id = %(worker)s AND state IN ('RUNNING', 'STOPPING')
+ RETURNING id
+"""
+
+MARK_LOCK = """
+    UPDATE django_jobs_worker SET holds_lock = %(holds_lock)s
+     WHERE id = %(worker)s AND state IN ('RUNNING', 'STOPPING')
+ RETURNING id
+"""
+
+# The second key is the worker's id, folded into PostgreSQL's integer.
+LOCK = "SELECT pg_try_advisory_lock(%(lock_class)s, (%(worker)s::bigint & 2147483647)::int)"
+
+CANCEL_REQUESTS = """
+    SELECT id FROM django_jobs_job
+     WHERE worker = %(worker)s AND state = 'RUNNING' AND cancel_requested_at IS NOT NULL
+"""
+
+# Rows that are running under this worker's name without its knowledge: the answer to a claim was lost.
+STRAYS = """
+    SELECT id, attempt FROM django_jobs_job
+     WHERE worker = %(worker)s AND state = 'RUNNING' AND id <> ALL(%(known)s::bigint[])
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a worker says of itself when it starts."""
+
+    name: str
+    host: str
+    pid: int
+    queues: Sequence[str] | None
+    """Queues that it serves; `None` for all."""
+    excluded_queues: Sequence[str]
+    tasks: Sequence[str]
+    """Dotted paths of the tasks that its code knows."""
+    threads: int
+    async_slots: int
+    versions: dict[str, str]
+
+
+def register(me: Registration) -> Statement:
+    """Return the statement that enters a worker and gives it its id."""
+    return REGISTER, {
+        "name": me.name,
+        "host": me.host,
+        "pid": me.pid,
+        "queues": json.dumps(me.queues),
+        "excluded_queues": json.dumps(list(me.excluded_queues)),
+        "tasks": json.dumps(list(me.tasks)),
+        "threads": me.threads,
+        "async_slots": me.async_slots,
+        "versions": json.dumps(me.versions),
+    }
+
+
+def heartbeat(worker: int, *, stopping: bool, holds_lock: bool) -> Statement:
+    """
+    Return the statement that renews a worker's row. It returns how many others live.
+
+    No row comes back when the worker was declared dead: it must stop claiming and register anew.
+    """
+    state = "STOPPING" if stopping else "RUNNING"
+    return HEARTBEAT, {"worker": worker, "state": state, "holds_lock": holds_lock}
+
+
+def sign_off(worker: int, ending: str) -> Statement:
+    """Return the statement that says that a worker ended, and how."""
+    return SIGN_OFF, {"worker": worker, "ending": ending}
+
+
+def mark_lock(worker: int, *, holds_lock: bool) -> Statement:
+    """Return the statement that says whether the lock may be taken as a sign of life."""
+    return MARK_LOCK, {"worker": worker, "holds_lock": holds_lock}
+
+
+def lock(worker: int, lock_class: int) -> Statement:
+    """Return the statement that takes a worker's lock, for as long as the session lives."""
+    return LOCK, {"worker": worker, "lock_class": lock_class}
+
+
+def cancel_requests(worker: int) -> Statement:
+    """Return the statement that lists the running jobs of a worker that someone asked to cancel."""
+    return CANCEL_REQUESTS, {"worker": worker}
+
+
+def strays(worker: int, known: Sequence[int]) -> Statement:
+    """Return the statement that lists what runs under a worker's name besides the jobs `known` to it."""
+    params: dict[str, Any] = {"worker": worker, "known": list(known)}
+    return STRAYS, params

@@ -1,0 +1,101 @@
+"""
+What is said of events: every log line of the queue, and whether anybody listens to a signal.
+
+One logger, `django_jobs`, one record for each transition. DEBUG tells a decision, INFO a start and a stop,
+WARNING what someone should know, ERROR what someone should do. Arguments are left out unless the setting
+`log_arguments` asks for them. Handlers and levels are the project's.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+from weakref import ReferenceType
+
+from django.dispatch import Signal
+
+from django_jobs.core.records import (
+    Cancelled,
+    ClaimedJob,
+    Completed,
+    Failed,
+    Outcome,
+    Released,
+    Retried,
+    Snoozed,
+)
+from django_jobs.core.states import Kind
+
+logger = logging.getLogger("django_jobs")
+
+
+def is_heard(signal: Signal, level: int) -> bool:
+    """
+    Whether anyone would notice `signal`.
+
+    Django's own receivers only write a log line, at `level`: alone, and with that level off, they don't
+    count, so that nothing is built for them.
+    """
+    if len(signal.receivers) != 1:
+        return bool(signal.receivers)
+    receiver = signal.receivers[0][1]
+    function = receiver() if isinstance(receiver, ReferenceType) else receiver
+    module = getattr(function, "__module__", "")
+    if module not in {"django.tasks.signals", "django_tasks.signals"}:
+        return True
+    return logging.getLogger(module.partition(".signals")[0]).isEnabledFor(level)
+
+
+def fields(job: ClaimedJob) -> dict[str, Any]:
+    """Return what every record about a job carries in `extra`."""
+    return {
+        "job_id": job.id,
+        "task": job.task_path,
+        "queue": job.queue_name,
+        "attempt": job.counted_attempt,
+    }
+
+
+def job_ended(job: ClaimedJob, outcome: Outcome, exception: BaseException | None, seconds: float) -> None:
+    """Write the one record for a run that ended, with its traceback when it failed."""
+    extra = fields(job) | {"seconds": round(seconds, 6)}
+    match outcome:
+        case Completed():
+            logger.debug("job %s %s done in %.3f s", job.id, job.task_path, seconds, extra=extra)
+        case Retried(kind=kind, after=after):
+            logger.warning(
+                "job %s %s %s in attempt %s of %s; next attempt in %.1f s",
+                job.id,
+                job.task_path,
+                WORDS[kind],
+                job.counted_attempt,
+                job.max_attempts or "any number",
+                after.total_seconds(),
+                exc_info=exception,
+                extra=extra,
+            )
+        case Failed(kind=kind):
+            logger.error(
+                "job %s %s %s in attempt %s of %s and waits for a person",
+                job.id,
+                job.task_path,
+                WORDS[kind],
+                job.counted_attempt,
+                job.max_attempts or "any number",
+                exc_info=exception,
+                extra=extra,
+            )
+        case Snoozed(after=after):
+            logger.debug("job %s %s snoozed for %s", job.id, job.task_path, after, extra=extra)
+        case Cancelled(reason=reason):
+            logger.info("job %s %s cancelled: %s", job.id, job.task_path, reason, extra=extra)
+        case Released(reason=reason):
+            logger.info("job %s %s handed back: %s", job.id, job.task_path, reason, extra=extra)
+
+
+WORDS = {
+    Kind.ERROR: "failed",
+    Kind.TIMEOUT: "timed out",
+    Kind.LOST: "was lost with its worker",
+    Kind.UNKNOWN_TASK: "found no worker that knows its task",
+}
