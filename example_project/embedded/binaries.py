@@ -33,7 +33,7 @@ def installed(version: int) -> Path:
     if not (folder / "bin" / "postgres").exists():
         raise EmbeddedServerError(
             f"The installed {DISTRIBUTION} has no PostgreSQL {version} ({folder} is missing). Install a "
-            f"newer one, choose another version with DJANGO_JOBS_PG or set DATABASE_URL to a PostgreSQL server."
+            f"newer one, choose another version with DJANGO_JOBS_PG, or set DATABASE_URL to a server."
         )
     return folder
 

@@ -40,19 +40,13 @@ def join(server: Server) -> None:
     """
     installed(server.version)
     secure(server.base)
-    fresh = server not in users
-    if fresh:
+    if server not in users:
         users[server] = lock(server.users_lock, shared=True, seconds=START_SECONDS)
+    turn = lock(server.start_lock, seconds=START_SECONDS)
     try:
-        turn = lock(server.start_lock, seconds=START_SECONDS)
-        try:
-            ensure_running(server)
-        finally:
-            os.close(turn)
-    except BaseException:
-        if fresh:
-            os.close(users.pop(server))
-        raise
+        ensure_running(server)
+    finally:
+        os.close(turn)
 
 
 def ensure_running(server: Server) -> None:

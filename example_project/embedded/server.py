@@ -12,6 +12,7 @@ import os
 import stat
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -168,7 +169,8 @@ def secure(folder: Path) -> None:
 
     Raises EmbeddedServerError when somebody else made it first, to read or replace what we put there.
     """
-    folder.mkdir(mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise EmbeddedServerError(

@@ -39,6 +39,9 @@ CHECK_SECONDS = 0.2
 READY_SECONDS = 55.0
 """Longest start, recovery after a crash included; a little less than the client waits."""
 
+REAP_SECONDS = 2.0
+"""How long to wait for a killed server's process to be reaped."""
+
 UNPRIVILEGED_USER = "nobody"
 
 PR_SET_PDEATHSIG = 1
@@ -62,6 +65,8 @@ def main() -> None:
     os.umask(0o022)
     try:
         watch(server)
+    except (EmbeddedServerError, subprocess.CalledProcessError) as error:
+        sys.exit(str(error))
     except Exception:  # noqa: BLE001  whatever it is belongs in the log, which the client shows
         traceback.print_exc()
         sys.exit(1)
@@ -78,6 +83,7 @@ def watch(server: Server) -> None:
         sweep(server.base)
     bin_folder = programs(server.version, server.base)
     stop_leftover(server)
+    disown(server)
     initialise(server, bin_folder, account)
     process = launch(server, bin_folder, account)
     held: int | None = None
@@ -276,6 +282,47 @@ def stop_leftover(server: Server) -> None:
             return
 
 
+def disown(server: Server) -> None:
+    """
+    Keep a pid file whose server has gone from stopping the next one.
+
+    PostgreSQL refuses to start while a process with that number exists, be it one that nobody reaps (its
+    parent was killed too) or a stranger that got the number. One number it takes for its own is its parent's,
+    so ours is put in. The file stays, as it also tells which shared memory to check for live children.
+    """
+    lines = pid_file(server)
+    if not lines or not lines[0].isdigit():
+        return
+    deadline = time.monotonic() + REAP_SECONDS
+    while exists(int(lines[0])):
+        if time.monotonic() > deadline:
+            lines[0] = str(os.getpid())
+            replace(server.data / "postmaster.pid", "\n".join(lines) + "\n")
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def replace(file: Path, text: str) -> None:
+    """Write `file`, which lies in a folder of the server's user, without following where a link leads."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_NOFOLLOW)
+    with open(descriptor, "w") as opened:  # noqa: PTH123  a descriptor has no path
+        found = os.fstat(descriptor)
+        if found.st_nlink != 1 or found.st_uid != file.parent.stat().st_uid:
+            raise EmbeddedServerError(f"{file} is not the server's own file.")
+        opened.truncate()
+        opened.write(text)
+
+
 def leftover(server: Server) -> int | None:
     """Return the process id in the pid file if that process is this server and not another's by chance."""
     lines = pid_file(server)
@@ -299,11 +346,9 @@ def command_line(pid: int) -> str:
 
 def sweep(base: Path) -> None:
     """Remove what throw-away servers left whose watchdog was killed."""
-    for folder in base.glob("*-t*/"):
-        version = folder.name.partition("-")[0]
-        if not version.isdigit():
-            continue
-        dead = Server(base=base, name=folder.name, version=int(version), throwaway=True)
+    for trace in base.glob("[0-9]*-t*.watchdog"):
+        version = int(trace.name.partition("-")[0])
+        dead = Server(base=base, name=trace.stem, version=version, throwaway=True)
         locks: list[int] = []
         try:
             for path in (dead.users_lock, dead.watchdog_lock):
