@@ -1,4 +1,4 @@
-"""What a job carries comes back exactly, or is refused with the place of what can't; by both codecs."""
+"""What becomes plain, and what is refused with its place and what to do; by both codecs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import copy
 import datetime
 import decimal
 import enum
-import json
 import pathlib
 import pickle
 import sys
@@ -17,14 +16,12 @@ import uuid
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from django_jobs.core import arguments, exact_json
 from django_jobs.core.arguments import (
     MAX_DEPTH,
     TooLarge,
-    UndecodableText,
     Unstorable,
     UnstorableType,
     UnstorableValue,
@@ -33,52 +30,9 @@ from django_jobs.core.arguments import (
     encode_value,
     normalise,
 )
+from tests.core.plain_values import PLENTY, both_codecs, encode, is_same, nested, scalars, texts
 
-PLENTY = 10**9
-
-texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
-numbers = st.one_of(
-    st.integers(),
-    st.integers(min_value=-(2**70), max_value=2**70),
-    st.integers(min_value=-(10**200), max_value=10**200),
-    st.floats(allow_nan=False, allow_infinity=False),
-)
-scalars = st.one_of(st.none(), st.booleans(), numbers, texts)
-values = st.recursive(
-    scalars, lambda inner: st.one_of(st.lists(inner), st.dictionaries(texts, inner)), max_leaves=12
-)
-both_codecs = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@pytest.fixture(autouse=True, params=["orjson", "standard library"])
-def codec(request, monkeypatch):
-    """Run every test with orjson and without."""
-    if request.param == "standard library":
-        monkeypatch.setattr(exact_json, "orjson", None)
-    elif exact_json.orjson is None:
-        pytest.skip("orjson is not installed")
-    return request.param
-
-
-def encode(value):
-    return encode_value(value, place="value", max_bytes=PLENTY)
-
-
-def is_same(left, right):
-    """Tell whether both are equal with equal types, signs of zero and orders of keys."""
-    if type(left) is not type(right):
-        return False
-    if type(left) is dict:
-        return list(left) == list(right) and all(is_same(left[key], right[key]) for key in left)
-    if type(left) is list:
-        return len(left) == len(right) and all(map(is_same, left, right))
-    return left == right and repr(left) == repr(right)
-
-
-def nested(levels, inside=1):
-    for level in range(levels):
-        inside = [inside] if level % 2 else {"k": inside}
-    return inside
+pytestmark = pytest.mark.usefixtures("codec")
 
 
 class Colour(enum.StrEnum):
@@ -134,95 +88,6 @@ class Customer(Model):
 class Key:
     def __repr__(self):
         raise RuntimeError("no repr")
-
-
-class TestRoundTrip:
-    @both_codecs
-    @given(values)
-    def test_plain_values_come_back_equal_in_type_and_order(self, value):
-        assert is_same(decode(encode(value)), value)
-
-    @both_codecs
-    @given(st.lists(values, max_size=4), st.dictionaries(texts, values, max_size=4))
-    def test_a_calls_arguments_come_back_equal_in_type_and_order(self, args, kwargs):
-        args_text, kwargs_text = encode_call(tuple(args), kwargs, max_bytes=PLENTY)
-
-        assert is_same(decode(args_text), args)
-        assert is_same(decode(kwargs_text), kwargs)
-
-    @both_codecs
-    @given(values)
-    def test_any_json_with_blanks_and_escapes_reads_as_the_standard_library_reads_it(self, value):
-        assert is_same(decode(json.dumps(value, indent=1)), value)
-        assert is_same(decode(json.dumps(value, separators=(" , ", " : "))), value)
-
-    @pytest.mark.parametrize(
-        "value",
-        [
-            1e22,
-            -0.0,
-            5e-324,
-            1.7976931348623157e308,
-            0.1,
-            2.0,
-            2**53 + 1,
-            2**63 - 1,
-            -(2**63),
-            -(2**63) - 1,
-            2**64 - 1,
-            2**64,
-            10**400,
-            -(10**4299),
-            True,
-            None,
-            "",
-            "é€😀\x7f\u2028\ufeff\ufffe",
-            'quote " backslash \\ tab \t \\u0000 \\ud800',
-            {"b": 1, "a": 2, "": 3},
-            [[], {}, [[]], [{}]],
-            {"at": "10:00:00", "url": "http://x", "said": '":', "deep": [{"at": "1:2", 'a":': " :"}]},
-            ["12345678901234567890123", 98765432109876543210],
-            ["x" * 100, 12345678901234567890123],
-            [2**64] * 3,
-        ],
-        ids=lambda value: repr(value)[:40] if not isinstance(value, int) else hex(value)[:20],
-    )
-    def test_values_that_codecs_like_to_bend_come_back_exactly(self, value):
-        assert is_same(decode(encode(value)), value)
-        assert is_same(decode(encode([{"k": value}])), [{"k": value}])
-
-    def test_nesting_up_to_the_limit_comes_back(self):
-        value = nested(MAX_DEPTH)
-
-        assert is_same(decode(encode(value)), value)
-
-    def test_many_lists_beside_each_other_are_not_deep(self):
-        value: list[list[object]] = [[{}]] * 1000
-
-        assert is_same(decode(encode(value)), value)
-
-    def test_texts_are_compact_and_readable_in_the_database(self):
-        assert encode_call((42, "é"), {"size": "s", "n": [1, 2]}, max_bytes=PLENTY) == (
-            '[42,"é"]',
-            '{"size":"s","n":[1,2]}',
-        )
-
-    @both_codecs
-    @given(values)
-    def test_normalising_twice_changes_nothing(self, value):
-        once = normalise(value)
-
-        assert is_same(normalise(once), once)
-
-    def test_the_given_value_is_neither_changed_nor_shared(self):
-        inner = [1]
-        value: dict[str, object] = {"a": inner, "b": (inner,)}
-
-        result = normalise(value)
-        result["a"].append(2)
-
-        assert value == {"a": [1], "b": ([1],)}
-        assert result["b"] == [[1]]
 
 
 class TestNormalise:
@@ -472,115 +337,3 @@ class TestSize:
         with pytest.raises(TooLarge):
             encode_value([10**100, "é"], place="value", max_bytes=107)
         assert len(encode_value([10**100, "é"], place="value", max_bytes=108)) == 107
-
-
-class TestStrangersText:
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "",
-            "  ",
-            "nope",
-            "[1,]",
-            "[1] 2",
-            "{'a': 1}",
-            '{"a": 1',
-            "01",
-            "+1",
-            ".5",
-            "1.",
-            '"a\nb"',
-            '"\\x"',
-            "NaN",
-            "[Infinity]",
-            '{"a": -Infinity}',
-            "1e400",
-            "[-1e999]",
-            "9" * 4301,
-            "[" + "9" * 400 + ".0]",
-            '"\\ud800"',
-            '{"\\udc00": 1}',
-            '["a", "\\ud800\\ud800"]',
-            "\ud800",
-            '"\ud800"',
-            '{"a": 1, "a": 1}',
-            '{"a":1,"b":{"c":1,"d":2,"c":3}}',
-            '[{"a" :1}, {"b"\t:2, "b"\n:3}]',
-            '{"t":"1:2","\\u0061":1,"a":2}',
-            "\ufeff1",
-            "[1]\x00",
-            "\u00a01",
-            "１",
-        ],
-        ids=lambda text: ascii(text)[:30],
-    )
-    def test_what_no_call_wrote_is_a_clear_error(self, text):
-        with pytest.raises(
-            UndecodableText, match=r"stored JSON \([\d,]+ characters\) can't be read: .+\. It"
-        ):
-            decode(text)
-
-    @pytest.mark.parametrize(
-        "text", ["[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000, "[" * 201 + "]" * 201]
-    )
-    def test_nesting_beyond_the_limit_is_an_error_and_no_crash(self, text):
-        with pytest.raises(UndecodableText):
-            decode(text)
-
-    def test_nesting_names_the_limit(self):
-        with pytest.raises(UndecodableText, match="nested deeper than 200"):
-            decode('[{"a":' * 150 + "1" + "}]" * 150)
-
-    def test_brackets_inside_text_are_not_nesting(self):
-        assert decode('["' + "[{" * 500 + '"]') == ["[{" * 500]
-
-    def test_pairs_of_escaped_surrogates_are_a_character(self):
-        assert decode('["\\ud83d\\ude00", "\\u00e9"]') == ["😀", "é"]
-
-    def test_a_minus_zero_without_point_is_the_whole_number(self):
-        assert is_same(decode("[-0, -0.0]"), [0, -0.0])
-
-    @both_codecs
-    @given(st.one_of(st.text(), st.text(st.sampled_from(list('[]{}",:\\/utrue0123456789.eE+- \n')))))
-    def test_any_text_is_read_as_the_standard_library_reads_it_or_refused(self, text):
-        try:
-            value = decode(text)
-        except UndecodableText:
-            pass
-        else:
-            assert is_same(value, json.loads(text))
-
-    @given(st.text(st.sampled_from(list('[]{}",:\\/utrue0123456789.eE+- \n'))))
-    @both_codecs
-    def test_it_makes_no_difference_whether_orjson_is_installed(self, text):
-        def outcome():
-            try:
-                return repr(decode(text))
-            except UndecodableText as error:
-                return str(error)
-
-        with pytest.MonkeyPatch.context() as patch:
-            here = outcome()
-            patch.setattr(exact_json, "orjson", None)
-            assert outcome() == here
-
-
-class TestCodecs:
-    def test_orjson_does_the_common_work(self, codec, monkeypatch):
-        class Unused:
-            def encode(self, value):
-                raise AssertionError("the standard library was asked")
-
-            decode = encode
-
-        if codec == "orjson":
-            monkeypatch.setattr(exact_json, "WRITER", Unused())
-            monkeypatch.setattr(exact_json, "READER", Unused())
-
-        args, kwargs = [42, {"url": "http://x", "at": "10:00"}], {"size": "s", "n": [1.5]}
-        texts_of_call = encode_call(args, kwargs, max_bytes=PLENTY)
-
-        assert [decode(text) for text in texts_of_call] == [args, kwargs]
-
-    def test_the_depth_limit_is_below_what_orjson_writes(self):
-        assert arguments.MAX_DEPTH < 254
