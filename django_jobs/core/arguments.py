@@ -139,11 +139,12 @@ def decode(text: str) -> Any:
     """
     Return the value that was encoded as `text`.
 
-    The text may also be a stranger's, inserted by SQL. Raises UndecodableText when it isn't JSON, nests
-    deeper than MAX_DEPTH, repeats a key, or holds NaN, a number too large for a float, or a lone surrogate.
+    It may also be a list of several texts, as a claim makes one of args and kwargs; so one level more than
+    MAX_DEPTH is read. And it may be a stranger's, inserted by SQL: raises UndecodableText when it isn't JSON,
+    is deeper, repeats a key, or holds NaN, a number too large for a float, or a lone surrogate.
     """
     try:
-        return exact_json.read(text, max_depth=MAX_DEPTH)
+        return exact_json.read(text, max_depth=MAX_DEPTH + 1)
     except (RecursionError, MemoryError):
         problem = f"lists and objects are nested deeper than {MAX_DEPTH}"
     except ValueError as error:

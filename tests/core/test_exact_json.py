@@ -75,6 +75,13 @@ class TestRoundTrip:
 
         assert is_same(decode(encode(value)), value)
 
+    def test_the_deepest_arguments_of_a_call_come_back_from_one_text(self):
+        args, kwargs = [nested(MAX_DEPTH - 1)], {"k": nested(MAX_DEPTH - 1), "l": 2}
+
+        args_text, kwargs_text = encode_call(args, kwargs, max_bytes=PLENTY)
+
+        assert is_same(decode(f"[{args_text},{kwargs_text}]"), [args, kwargs])
+
     def test_many_lists_beside_each_other_are_not_deep(self):
         value: list[list[object]] = [[{}]] * 1000
 
@@ -151,7 +158,7 @@ class TestStrangersText:
             decode(text)
 
     @pytest.mark.parametrize(
-        "text", ["[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000, "[" * 201 + "]" * 201]
+        "text", ["[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000, "[" * 202 + "]" * 202]
     )
     def test_nesting_beyond_the_limit_is_an_error_and_no_crash(self, text):
         with pytest.raises(UndecodableText):
