@@ -17,7 +17,7 @@ from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 from django.db import router
 
-from django_jobs.core.backoff import Constant, Exponential, Linear
+from django_jobs.core.backoff import Constant, Exponential, Linear, is_policy
 from django_jobs.exceptions import UnknownSetting, suggestion
 
 Backoff = Exponential | Linear | Constant | Callable[[int, BaseException | None], timedelta | float]
@@ -200,7 +200,7 @@ RETENTION = (is_retention, "a timedelta (zero deletes at once) or None (keep for
 RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "database": (optional(is_text), "a database alias or None"),
     "max_attempts": (optional(is_count), "a whole number above 0, or None for no limit"),
-    "backoff": (callable, "a policy such as Exponential(…), or a callable(attempt, exception)"),
+    "backoff": (is_policy, "a policy such as Exponential(…), or a callable(attempt, exception)"),
     "timeout": (optional(is_duration), "a timedelta above zero, or None for no limit"),
     "queue_timeouts": (
         lambda value: (
