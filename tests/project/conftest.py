@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from example_project.embedded.server import Server, example, try_lock
+from example_project.embedded import binaries
+from example_project.embedded.server import FOLDER_NAMES, Server, example, is_root, secure, try_lock
 from tests.eventually import eventually
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
@@ -79,7 +83,9 @@ class Place:
             process.communicate()
         self.processes.clear()
         for trace in self.base.glob("*.watchdog"):
-            eventually(lambda trace=trace: is_free(trace), timeout=30)
+            with suppress(OSError, ValueError):  # no server, or it has just gone
+                os.kill(watchdog_of(trace.with_suffix("")), signal.SIGTERM)
+            eventually(partial(is_free, trace), timeout=30)
         shutil.rmtree(self.base, ignore_errors=True)
 
     def close(self) -> None:
@@ -103,12 +109,13 @@ def address_of(process: subprocess.Popen[str]) -> str:
     return address
 
 
-def pid_of(server: Server) -> int:
-    return int((server.data / "postmaster.pid").read_text().splitlines()[0])
+def pid_of(folder: Path) -> int:
+    """Return the process id of the server whose files are in `folder`."""
+    return int((folder / "data" / "postmaster.pid").read_text().splitlines()[0])
 
 
-def watchdog_of(server: Server) -> int:
-    return int(shown_by_ps(pid_of(server), "ppid"))
+def watchdog_of(folder: Path) -> int:
+    return int(shown_by_ps(pid_of(folder), "ppid"))
 
 
 def is_alive(pid: int) -> bool:
@@ -131,8 +138,28 @@ def modes(paths: Iterator[Path] | list[Path]) -> Mapping[Path, int]:
     return {path: path.lstat().st_mode for path in paths}
 
 
+@pytest.fixture(scope="session")
+def copied() -> Iterator[Path]:
+    """A base folder with root's copy of the server's files, to be linked into the tests' places."""
+    folder = Path(tempfile.mkdtemp(prefix="dj-", dir="/tmp")).resolve()
+    if is_root():
+        for version in FOLDER_NAMES:
+            binaries.copied(version, folder)
+    yield folder
+    shutil.rmtree(folder)
+
+
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(cold_place: Place, copied: Path) -> Place:
+    """A place as the second command finds it: root's copy of the server's files is there."""
+    secure(cold_place.base)
+    for copy in copied.glob("postgresql-*"):
+        shutil.copytree(copy, cold_place.base / copy.name, copy_function=os.link)
+    return cold_place
+
+
+@pytest.fixture
+def cold_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """A temporary folder with a short path that all may pass through, as /tmp itself."""
     folder = Path(tempfile.mkdtemp(prefix="dj-", dir="/tmp")).resolve()
     folder.chmod(0o711)

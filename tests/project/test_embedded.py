@@ -33,18 +33,18 @@ only_linux = pytest.mark.skipif(
 )
 
 
-def query(address: str, sql: str) -> list[tuple]:
+def query(address: str, sql: str) -> list[tuple[object, ...]]:
     with psycopg.connect(address, autocommit=True) as connection:
         cursor = connection.execute(sql)
         return cursor.fetchall() if cursor.description else []
 
 
 class TestStart:
-    def test_a_first_command_has_its_server_within_five_seconds(self, place):
+    def test_a_first_command_has_its_server_within_five_seconds(self, cold_place):
         def seconds_of_a_first_start() -> float:
-            place.clear()
+            cold_place.clear()
             started = time.monotonic()
-            address_of(place.user())
+            address_of(cold_place.user())
             return time.monotonic() - started
 
         # One try in three may meet a busy machine: on an idle one it takes a second and a half.
@@ -59,46 +59,46 @@ class TestStart:
         started = "starting PostgreSQL"
         assert place.server.log.read_text().count(started) == 1
 
-    def test_servers_of_two_checkouts_that_start_at_once_are_apart(self, place):
+    def test_servers_of_two_checkouts_that_start_at_once_are_apart(self, cold_place):
         join_other = STAY.replace(
             "embedded.database_url()", "(embedded.join(s := embedded.example('/elsewhere')), s.url)[1]"
         )
-        ours, theirs = place.user(), place.python(join_other)
+        ours, theirs = cold_place.user(), cold_place.python(join_other)
 
         assert address_of(ours) != address_of(theirs)
-        assert pid_of(place.server) != pid_of(example(Path("/elsewhere")))
+        assert pid_of(cold_place.server.folder) != pid_of(example(Path("/elsewhere")).folder)
 
     @pytest.mark.parametrize("version", [16, 18])
     def test_the_version_is_the_one_asked_for(self, place, version):
         address = address_of(place.user(DJANGO_JOBS_PG=str(version)))
 
-        assert query(address, "SHOW server_version")[0][0].startswith(f"{version}.")
+        assert str(query(address, "SHOW server_version")[0][0]).startswith(f"{version}.")
         assert query(address, "SHOW server_encoding") == [("UTF8",)]
 
-    def test_another_version_is_refused_with_those_that_are_there(self, place, monkeypatch):
+    def test_another_version_is_refused_with_those_that_are_there(self, cold_place, monkeypatch):
         monkeypatch.setenv("DJANGO_JOBS_PG", "9.6")
 
         with pytest.raises(EmbeddedServerError, match=r"'9\.6'.*only: 16, 18"):
             database_url()
 
-    def test_with_database_url_nothing_is_started(self, place, monkeypatch):
+    def test_with_database_url_nothing_is_started(self, cold_place, monkeypatch):
         monkeypatch.setenv("DATABASE_URL", "postgresql://somebody@elsewhere/name")
 
         assert database_url() == "postgresql://somebody@elsewhere/name"
-        assert not place.base.exists()
+        assert not cold_place.base.exists()
 
-    def test_settings_and_commands_without_a_query_start_nothing(self, place):
-        place.run(
+    def test_settings_and_commands_without_a_query_start_nothing(self, cold_place):
+        cold_place.run(
             "from django.core.management import execute_from_command_line as run;"
             "run(['manage.py', 'help', 'migrate']); run(['manage.py', 'check'])",
             DJANGO_SETTINGS_MODULE="example_project.settings",
         )
 
-        assert not place.base.exists()
+        assert not cold_place.base.exists()
 
     def test_the_first_query_through_django_starts_it(self, place):
         shown = place.run(
-            "import django; django.setup(); from django.db import connection as made;"
+            "from django.db import connection as made;"
             "made.ensure_connection(); print(made.vendor, made.settings_dict['HOST'])",
             DJANGO_SETTINGS_MODULE="example_project.settings",
         )
@@ -119,7 +119,7 @@ class TestStart:
         assert f"delete {place.server.folder}" in message
         assert "DATABASE_URL" in message
 
-    def test_without_the_wheel_the_error_says_what_to_install(self, place, monkeypatch):
+    def test_without_the_wheel_the_error_says_what_to_install(self, cold_place, monkeypatch):
         monkeypatch.setattr(binaries, "PACKAGE", "no_such_package")
 
         with pytest.raises(EmbeddedServerError, match=r"pip install '\.\[demo\]'.*DATABASE_URL"):
@@ -131,7 +131,7 @@ class TestEnd:
     def test_it_ends_when_its_last_user(self, place, end):
         first, last = place.user(), place.user()
         address_of(first), address_of(last)
-        server, watchdog = pid_of(place.server), watchdog_of(place.server)
+        server, watchdog = pid_of(place.server.folder), watchdog_of(place.server.folder)
         first.kill()
 
         last.kill() if end == "is killed" else last.communicate()
@@ -142,7 +142,7 @@ class TestEnd:
         first, last = place.user(), place.user()
         address_of(first)
         address = address_of(last)
-        server = pid_of(place.server)
+        server = pid_of(place.server.folder)
         first.kill()
         first.wait()
         third = place.user()
@@ -150,7 +150,7 @@ class TestEnd:
         third.communicate()
 
         assert query(address, "SELECT 1") == [(1,)]
-        assert pid_of(place.server) == server
+        assert pid_of(place.server.folder) == server
 
     def test_a_fork_keeps_it_when_its_parent_is_killed(self, place):
         parent = place.python(
@@ -162,7 +162,7 @@ class TestEnd:
             "sys.stdin.read()\n"
         )
         address, child = address_of(parent).rsplit(" ", 1)
-        server = pid_of(place.server)
+        server = pid_of(place.server.folder)
         parent.send_signal(signal.SIGKILL)
         parent.wait()
         try:
@@ -179,16 +179,16 @@ class TestEnd:
         user = place.user()
         address_of(user)
 
-        assert os.getsid(pid_of(place.server)) != os.getsid(user.pid)
-        assert os.getpgid(pid_of(place.server)) != os.getpgid(user.pid)
+        assert os.getsid(pid_of(place.server.folder)) != os.getsid(user.pid)
+        assert os.getpgid(pid_of(place.server.folder)) != os.getpgid(user.pid)
 
     @only_linux
     def test_it_ends_with_its_watchdog(self, place):
         user = place.user()
         address_of(user)
-        server = pid_of(place.server)
+        server = pid_of(place.server.folder)
 
-        os.kill(watchdog_of(place.server), signal.SIGKILL)
+        os.kill(watchdog_of(place.server.folder), signal.SIGKILL)
 
         eventually(lambda: not is_alive(server))
 
@@ -196,7 +196,7 @@ class TestEnd:
         user = place.user()
         address = address_of(user)
         query(address, "CREATE TABLE kept (id int)")
-        os.kill(watchdog_of(place.server), signal.SIGKILL)
+        os.kill(watchdog_of(place.server.folder), signal.SIGKILL)
 
         again = address_of(place.user())
 
@@ -205,7 +205,7 @@ class TestEnd:
     def test_a_server_that_outlived_its_watchdog_is_replaced(self, place):
         user = place.user()
         address_of(user)
-        old, watchdog = pid_of(place.server), watchdog_of(place.server)
+        old, watchdog = pid_of(place.server.folder), watchdog_of(place.server.folder)
         os.kill(old, signal.SIGSTOP)  # it can't end, though the kernel tells it to
         os.kill(watchdog, signal.SIGKILL)
         newcomer = place.user()
@@ -214,13 +214,13 @@ class TestEnd:
 
         assert query(address_of(newcomer), "SELECT 1") == [(1,)]
         assert not is_alive(old)
-        assert pid_of(place.server) != old
+        assert pid_of(place.server.folder) != old
 
     def test_all_killed_at_once_the_next_start_recovers(self, place):
         user = place.user()
         address = address_of(user)
         query(address, "CREATE TABLE kept (id int)")
-        server, watchdog = pid_of(place.server), watchdog_of(place.server)
+        server, watchdog = pid_of(place.server.folder), watchdog_of(place.server.folder)
         for pid in (watchdog, server, user.pid):
             os.kill(pid, signal.SIGKILL)
         assert (place.server.data / "postmaster.pid").exists()
@@ -230,7 +230,7 @@ class TestEnd:
     def test_a_pid_file_that_names_a_strangers_process_does_not_stop_the_start(self, place):
         user = place.user()
         address_of(user)
-        server, watchdog = pid_of(place.server), watchdog_of(place.server)
+        server, watchdog = pid_of(place.server.folder), watchdog_of(place.server.folder)
         for pid in (watchdog, server, user.pid):
             os.kill(pid, signal.SIGKILL)
         pid_file = place.server.data / "postmaster.pid"
@@ -243,7 +243,7 @@ class TestData:
     def test_the_examples_data_stays_between_commands(self, place):
         first = place.user()
         query(address_of(first), "CREATE TABLE kept (id int)")
-        server = pid_of(place.server)
+        server = pid_of(place.server.folder)
         first.communicate()
         eventually(lambda: not is_alive(server))
 
@@ -265,7 +265,7 @@ class TestData:
         killed = place.python(stay.format("first"))
         address_of(killed)
         first = for_tests("first")
-        os.kill(watchdog_of(first), signal.SIGKILL)
+        os.kill(watchdog_of(first.folder), signal.SIGKILL)
         killed.kill()
 
         address_of(place.python(stay.format("next")))
@@ -275,7 +275,7 @@ class TestData:
 
     def test_deleted_data_is_made_anew(self, place):
         address_of(place.user())
-        old = pid_of(place.server)
+        old = pid_of(place.server.folder)
         shutil.rmtree(place.server.data)
 
         assert query(address_of(place.user()), "SELECT 1") == [(1,)]
@@ -304,12 +304,12 @@ class TestData:
 
 
 class TestSafety:
-    def test_no_permission_is_changed_outside_the_servers_folder(self, place):
+    def test_no_permission_is_changed_outside_the_servers_folder(self, cold_place):
         wheel = binaries.installed(18).parent
-        outside = [place.folder, *place.folder.parents, *wheel.parents, *wheel.rglob("*"), CHECKOUT]
+        outside = [cold_place.folder, *cold_place.folder.parents, *wheel.parents, *wheel.rglob("*"), CHECKOUT]
         before = modes(outside)
 
-        address_of(place.user())
+        address_of(cold_place.user())
 
         assert modes(outside) == before
 
@@ -340,49 +340,49 @@ class TestSafety:
             )
 
     @only_root
-    def test_roots_server_runs_as_an_unprivileged_user_from_a_copy(self, place):
-        address_of(place.user())
+    def test_roots_server_runs_as_an_unprivileged_user_from_a_copy(self, cold_place):
+        address_of(cold_place.user())
 
-        assert place.server.data.stat().st_uid != 0
-        (copy,) = place.base.glob("postgresql-*")
-        assert program_of(pid_of(place.server)).startswith(f"{copy}/")
+        assert cold_place.server.data.stat().st_uid != 0
+        (copy,) = cold_place.base.glob("postgresql-*")
+        assert program_of(pid_of(cold_place.server.folder)).startswith(f"{copy}/")
         for path in (copy, *copy.rglob("*")):
             assert path.stat().st_uid == 0
             assert path.stat().st_mode & 0o022 == 0
 
     @only_root
-    def test_a_copy_that_was_not_finished_is_made_again(self, place):
-        secure(place.base)
-        secure(place.base / "copy.unfinished")
-        (place.base / "copy.unfinished" / "half").touch()
+    def test_a_copy_that_was_not_finished_is_made_again(self, cold_place):
+        secure(cold_place.base)
+        secure(cold_place.base / "copy.unfinished")
+        (cold_place.base / "copy.unfinished" / "half").touch()
 
-        assert query(address_of(place.user()), "SELECT 1") == [(1,)]
-        assert not (place.base / "copy.unfinished").exists()
+        assert query(address_of(cold_place.user()), "SELECT 1") == [(1,)]
+        assert not (cold_place.base / "copy.unfinished").exists()
 
     @pytest.mark.parametrize("trap", ["a link", "writable by others", "a file"])
-    def test_a_folder_that_others_could_have_prepared_is_refused(self, place, trap):
+    def test_a_folder_that_others_could_have_prepared_is_refused(self, cold_place, trap):
         if trap == "a link":
-            (place.folder / "theirs").mkdir()
-            place.base.symlink_to(place.folder / "theirs")
+            (cold_place.folder / "theirs").mkdir()
+            cold_place.base.symlink_to(cold_place.folder / "theirs")
         elif trap == "a file":
-            place.base.touch()
+            cold_place.base.touch()
         else:
-            place.base.mkdir()
-            place.base.chmod(0o777)
+            cold_place.base.mkdir()
+            cold_place.base.chmod(0o777)
 
         with pytest.raises(EmbeddedServerError, match=r"only you .* can write.*Remove it, or set TMPDIR"):
-            join(place.server)
+            join(cold_place.server)
 
     @only_root
-    def test_a_folder_that_belongs_to_another_user_is_refused(self, place):
-        place.base.mkdir()
-        os.chown(place.base, 12345, 12345)
+    def test_a_folder_that_belongs_to_another_user_is_refused(self, cold_place):
+        cold_place.base.mkdir()
+        os.chown(cold_place.base, 12345, 12345)
 
         with pytest.raises(EmbeddedServerError, match="it has owner 12345"):
-            join(place.server)
+            join(cold_place.server)
 
-    def test_a_temporary_folder_with_a_long_path_is_passed_over(self, place, monkeypatch):
-        deep = place.folder / ("long" * 25)
+    def test_a_temporary_folder_with_a_long_path_is_passed_over(self, cold_place, monkeypatch):
+        deep = cold_place.folder / ("long" * 25)
         deep.mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(deep))
 
@@ -392,8 +392,8 @@ class TestSafety:
         assert len(os.fsencode(socket)) <= LONGEST_SOCKET_PATH
 
     @only_root
-    def test_a_temporary_folder_closed_to_the_servers_user_is_passed_over(self, place, monkeypatch):
-        closed = place.folder / "closed"
+    def test_a_temporary_folder_closed_to_the_servers_user_is_passed_over(self, cold_place, monkeypatch):
+        closed = cold_place.folder / "closed"
         closed.mkdir(mode=0o700)
         monkeypatch.setattr(tempfile, "tempdir", str(closed))
 
