@@ -17,11 +17,8 @@ from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 from django.db import router
 
-from django_jobs.core.backoff import Constant, Exponential, Linear, is_policy
+from django_jobs.core.backoff import DEFAULT, Policy, is_policy
 from django_jobs.exceptions import UnknownSetting, suggestion
-
-Backoff = Exponential | Linear | Constant | Callable[[int, BaseException | None], timedelta | float]
-"""A policy of `core.backoff`, or a callable given the attempt and its exception."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +32,7 @@ class Settings:
     """Runs a job may have before it fails for good; `None` for no limit. With the default backoff, five
     span about seven minutes: long enough to outlive a restart, short enough that a person hears of it."""
 
-    backoff: Backoff = Exponential()
+    backoff: Policy = DEFAULT
     """How long to wait before the next attempt."""
 
     timeout: timedelta | None = None

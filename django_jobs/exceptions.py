@@ -11,6 +11,8 @@ from collections.abc import Collection
 from datetime import timedelta
 from difflib import get_close_matches
 
+from django_jobs.core.backoff import LONGEST
+
 
 class Signal(Exception):
     """Base of what a body raises to tell its worker how the run ended. Don't raise it directly."""
@@ -21,11 +23,14 @@ def seconds_or_delta(after: timedelta | float | None, name: str) -> timedelta | 
     if after is None or isinstance(after, timedelta):
         delta = after
     elif isinstance(after, (int, float)) and not isinstance(after, bool):
-        delta = timedelta(seconds=after)
+        try:
+            delta = timedelta(seconds=after)
+        except (OverflowError, ValueError):
+            delta = timedelta.max
     else:
         raise TypeError(f"{name}(after=…) takes a timedelta or seconds, not {after!r}.")
-    if delta is not None and delta < timedelta(0):
-        raise ValueError(f"{name}(after=…) can't lie in the past, but is {after!r}.")
+    if delta is not None and not timedelta(0) <= delta <= LONGEST:
+        raise ValueError(f"{name}(after=…) takes a delay from zero to {LONGEST.days} days, not {after!r}.")
     return delta
 
 

@@ -7,7 +7,6 @@ rescue, the pruning or the list of failed jobs doesn't need.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.core.arguments import UndecodableText, decode, encode_value
 from django_jobs.core.states import FINAL, Decision, Kind, State
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ FINISHED = sorted(state.value for state in FINAL)
 
 QUEUE_NAME_LENGTH = 128
 """Longest queue name; longer ones are refused when a task is defined."""
+LARGEST = 2**30
+"""Bytes of JSON that PostgreSQL can hold in one value."""
 TASK_PATH_LENGTH = 500
 """Longest dotted path of a task."""
 
@@ -75,11 +77,19 @@ class JSONText(models.Field):  # type: ignore[type-arg]  # not subscriptable at 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
         return "json"
 
-    def get_prep_value(self, value: Any) -> str | None:
-        return None if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
+        """Read the column as text: psycopg would decode it with less care."""
+        return f"{sql}::text", params
 
-    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
-        return json.loads(value) if isinstance(value, str) and expression.output_field is self else value
+    def get_prep_value(self, value: Any) -> str | None:
+        return None if value is None else encode_value(value, place=self.name, max_bytes=LARGEST)
+
+    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Any:
+        """Decode what was stored; text that a stranger wrote and nothing can decode is returned as it is."""
+        try:
+            return None if value is None else decode(value)
+        except UndecodableText:
+            return value
 
 
 class JobQuerySet(models.QuerySet["Job"]):

@@ -21,6 +21,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from django_jobs import conf
+from django_jobs.core.backoff import Policy
 from django_jobs.framework import (
     DEFAULT_TASK_BACKEND_ALIAS,
     DEFAULT_TASK_PRIORITY,
@@ -44,6 +45,9 @@ class Unset(Enum):
 
     UNSET = "unset"
 
+    def __repr__(self) -> str:
+        return self.name
+
 
 UNSET: Final = Unset.UNSET
 
@@ -59,7 +63,7 @@ class JobTask(Task):  # type: ignore[type-arg]  # generic in the backport only
     max_attempts: int | Unset | None = UNSET
     """Runs that may fail before the job does; `None` for no limit."""
 
-    backoff: conf.Backoff | Unset = UNSET
+    backoff: Policy | Unset = UNSET
     """Delay before the next attempt: a policy, or a callable given attempt and exception."""
 
     retry_on: tuple[type[BaseException], ...] = (Exception,)
@@ -213,7 +217,7 @@ def task(
     backend: str = ...,
     takes_context: bool = ...,
     max_attempts: int | Unset | None = ...,
-    backoff: conf.Backoff | Unset = ...,
+    backoff: Policy | Unset = ...,
     retry_on: tuple[type[BaseException], ...] = ...,
     fail_on: tuple[type[BaseException], ...] = ...,
     timeout: timedelta | Unset | None = ...,

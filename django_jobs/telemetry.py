@@ -28,6 +28,9 @@ from django_jobs.core.states import Kind
 
 logger = logging.getLogger("django_jobs")
 
+STARTED_LEVEL, DONE_LEVEL, FAILED_LEVEL = logging.INFO, logging.INFO, logging.ERROR
+"""Levels at which Django's own receivers log a start, a success and a failure."""
+
 
 def is_heard(signal: Signal, level: int) -> bool:
     """

@@ -60,7 +60,8 @@ class ClaimedJob:
     """Start of the first run."""
     last_attempted_at: datetime
     """Start of this run."""
-    meta: dict[str, Any]
+    meta: str | None
+    """JSON text of the free-form facts; `None` for none."""
     past: list[dict[str, Any]] | None
     """Earlier runs, oldest first, as `store.claim` describes them; `None` on the first."""
 
@@ -144,7 +145,8 @@ class Ended:
     """True when the outcome was committed together with the body's own writes (`transactional=True`)."""
     seconds: float = 0.0
     """How long the body ran."""
-    return_value: Any = field(default=None, compare=False)
+    result: Any = field(default=None, compare=False)
+    """The `TaskResult` that was built when the run started, where anyone needed one."""
 
 
 @dataclass(frozen=True, slots=True)

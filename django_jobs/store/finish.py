@@ -101,6 +101,22 @@ END = """
 """
 
 
+# Claims of ours that nobody knows of: their answer was lost with a connection.
+RELEASE = """
+    UPDATE django_jobs_job AS job
+       SET state = CASE WHEN cancel_requested_at IS NULL THEN 'READY' ELSE 'CANCELLED' END,
+           finished_at = CASE WHEN cancel_requested_at IS NULL THEN NULL ELSE now() END,
+           worker = NULL, uncounted = job.uncounted + 1
+      FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS stray (id, attempt)
+     WHERE job.id = stray.id AND job.attempt = stray.attempt
+       AND job.worker = %(worker)s AND job.state = 'RUNNING'
+ RETURNING job.id
+"""
+
+STATEMENTS = frozenset({COMPLETE, COMPLETE_AND_DELETE, END})
+"""Those that `finish` may return."""
+
+
 def finish(worker: int, ended: Iterable[Ended], *, keep_cancelled: timedelta | None) -> list[Statement]:
     """
     Return the statements that write what `worker`'s runs came to; each returns the ids it wrote.
@@ -132,6 +148,15 @@ def finish(worker: int, ended: Iterable[Ended], *, keep_cancelled: timedelta | N
 def finish_here(cursor: Cursor, worker: int, ended: Ended) -> bool:
     """Write one outcome on `cursor`, in its open transaction; return whether the run was still ours."""
     return any(run(cursor, statement) for statement in finish(worker, [ended], keep_cancelled=None))
+
+
+def release(worker: int, runs: Sequence[Sequence[Any]]) -> Statement:
+    """Return the statement that hands back jobs which never began; `runs` are rows of id and attempt."""
+    return RELEASE, {
+        "worker": worker,
+        "ids": array(id for id, _ in runs),
+        "attempts": array(attempt for _, attempt in runs),
+    }
 
 
 def run_parameters(worker: int, ended: Sequence[Ended]) -> dict[str, Any]:

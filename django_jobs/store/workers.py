@@ -21,14 +21,14 @@ REGISTER = """
     VALUES (%(name)s, %(host)s, %(pid)s, %(queues)s::jsonb, %(excluded_queues)s::jsonb, %(tasks)s::jsonb,
             %(threads)s, %(async_slots)s, %(versions)s::jsonb, 'RUNNING', false,
             clock_timestamp(), clock_timestamp(), '')
- RETURNING id
+ RETURNING id, clock_timestamp()
 """
 
 HEARTBEAT = """
     UPDATE django_jobs_worker
        SET heartbeat_at = clock_timestamp(), state = %(state)s, holds_lock = %(holds_lock)s
      WHERE id = %(worker)s AND state IN ('RUNNING', 'STOPPING')
- RETURNING (SELECT count(*) FROM django_jobs_worker AS other
+ RETURNING clock_timestamp(), (SELECT count(*) FROM django_jobs_worker AS other
              WHERE other.state IN ('RUNNING', 'STOPPING') AND other.id <> %(worker)s)
 """
 
@@ -94,7 +94,7 @@ def register(me: Registration) -> Statement:
 
 def heartbeat(worker: int, *, stopping: bool, holds_lock: bool) -> Statement:
     """
-    Return the statement that renews a worker's row. It returns how many others live.
+    Return the statement that renews a worker's row. It returns the database's time and how many others live.
 
     No row comes back when the worker was declared dead: it must stop claiming and register anew.
     """

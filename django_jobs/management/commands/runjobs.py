@@ -1,0 +1,387 @@
+"""`manage.py runjobs`: runs jobs until stopped."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import multiprocessing
+import os
+import platform
+import signal
+import tempfile
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import django
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, connections
+from django.utils import autoreload
+
+import django_jobs
+from django_jobs import conf
+from django_jobs.checks import missing_tables
+from django_jobs.exceptions import UnknownSetting, suggestion
+from django_jobs.models import QUEUE_NAME_LENGTH, Job
+from django_jobs.tasks import registry
+from django_jobs.worker.foreground import EXIT_BROKEN, StopSignals, leave, run_worker
+from django_jobs.worker.options import WorkerOptions
+from django_jobs.worker.process import Worker
+from django_jobs.worker.supervisor import Supervisor, close_connections
+
+EPILOG = """\
+signals:
+  SIGTERM, SIGINT   stop claiming, wait for running jobs, hand back what is left, exit
+  a second one      hand back running jobs at once and exit
+
+exit status:
+  0  stopped or drained, every job came home
+  1  could not start, or a part of the worker broke
+  2  wrong command line
+  3  the grace time ended; unfinished jobs were handed back
+  4  a drain met jobs that failed for good (they are listed)
+  5  a drain ran out of time
+  6  worker processes kept dying right after their start
+
+examples:
+  manage.py runjobs                                  all queues, one process, 10 threads
+  manage.py runjobs --queue mail:4 --queue default   two queues, 4 mail jobs at once
+  manage.py runjobs --processes 4 --threads 5        4 processes with 5 threads each
+  manage.py runjobs --drain --timeout 60             run what is due, then exit (for cron and CI)
+"""
+
+
+class Command(BaseCommand):
+    help = "Run background jobs until stopped."
+    requires_system_checks: list[str] = []
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+        return super().create_parser(
+            prog_name, subcommand, epilog=EPILOG, formatter_class=RawDescriptionHelpFormatter, **kwargs
+        )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        settings = conf.Settings()
+        add = parser.add_argument
+        add(
+            "--queue",
+            action="append",
+            type=queue_limit,
+            metavar="NAME[:LIMIT]",
+            help="serve this queue, at most LIMIT of its jobs at once in each process; repeat for more "
+            "(default: all queues)",
+        )
+        add(
+            "--exclude-queue",
+            action="append",
+            type=queue_name,
+            default=[],
+            metavar="NAME",
+            help="don't serve this queue; repeat for more",
+        )
+        add("--processes", type=count, default=1, metavar="N", help="worker processes (default: 1)")
+        add(
+            "--threads",
+            type=count,
+            metavar="N",
+            help=f"threads for sync jobs in each process (default: the setting, {settings.threads})",
+        )
+        add(
+            "--async-slots",
+            type=count,
+            metavar="N",
+            help=f"async jobs at once in each process (default: the setting, {settings.async_slots})",
+        )
+        add(
+            "--poll-interval",
+            type=seconds,
+            metavar="SECONDS",
+            help="longest wait for work that no notification announced "
+            f"(default: the setting, {settings.poll_seconds:g})",
+        )
+        add("--no-listen", action="store_true", help="only poll; for poolers that can't carry LISTEN")
+        add("--drain", action="store_true", help="run what is due and its retries, print counts, exit")
+        add("--timeout", type=seconds, metavar="SECONDS", help="longest time for --drain (default: none)")
+        add("--max-jobs", type=count, metavar="N", help="replace a process after N jobs, between jobs")
+        add(
+            "--max-memory", type=count, metavar="MB", help="replace a process that grew over MB, between jobs"
+        )
+        add(
+            "--shutdown-timeout",
+            type=seconds_or_zero,
+            metavar="SECONDS",
+            help="how long running jobs may go on after a stop was asked for "
+            f"(default: the setting, {settings.shutdown_seconds:g})",
+        )
+        add(
+            "--database", metavar="ALIAS", help="database of the queue (default: the setting, or the routers)"
+        )
+        add("--worker-name", default="", metavar="NAME", help="name shown in the admin (default: host:pid)")
+        add("--reload", action="store_true", help="restart when code changes; for development")
+        add(
+            "--health-file",
+            type=Path,
+            metavar="PATH",
+            help="file that is written every few seconds while the worker can make progress",
+        )
+        add(
+            "--start-method",
+            choices=multiprocessing.get_all_start_methods(),
+            default="fork" if platform.system() == "Linux" else "spawn",
+            help="how processes are made (default: fork on Linux, spawn elsewhere)",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["drain"] and options["processes"] > 1:
+            raise CommandError("--drain works in one process: leave out --processes.", returncode=2)
+        if options["timeout"] is not None and not options["drain"]:
+            raise CommandError("--timeout is the limit of --drain: add --drain.", returncode=2)
+        log_to_console(options["verbosity"], explicit=options["verbosity"] != 1)
+        if options["reload"]:
+            autoreload.run_with_reloader(self.run, options)
+        else:
+            self.run(options)
+
+    def run(self, options: dict[str, Any]) -> None:
+        """Check what was asked for, then run the worker, and end the process with its status."""
+        try:
+            settings = conf.current()
+        except UnknownSetting as error:
+            raise CommandError(str(error)) from error
+        alias = options["database"] or conf.database()
+        if alias not in connections:
+            raise CommandError(
+                f"There is no database {alias!r} in DATABASES.{suggestion(alias, list(connections))}",
+                returncode=2,
+            )
+        self.wait_for_tables(alias, settings.startup_wait_seconds)
+        chosen = worker_options(options, alias)
+        grace = (
+            settings.shutdown_seconds if options["shutdown_timeout"] is None else options["shutdown_timeout"]
+        )
+        health = HealthFile(options["health_file"])
+        recycling = chosen.max_jobs is not None or chosen.max_memory_bytes is not None
+        try:
+            if options["processes"] > 1 or (recycling and not chosen.drain):
+                status = self.supervise(chosen, options, grace, health)
+            else:
+                status = self.run_in_place(chosen, options, grace, health)
+        finally:
+            health.remove()
+        self.stdout.flush()
+        self.stderr.flush()
+        if options["reload"] or not is_main_process(self):
+            if status:
+                raise CommandError("", returncode=status)
+            return
+        leave(status)
+
+    def supervise(
+        self, chosen: WorkerOptions, options: dict[str, Any], grace: float, health: HealthFile
+    ) -> int:
+        """Run workers in processes of their own."""
+        self.banner(chosen, options)
+        return Supervisor(
+            chosen,
+            processes=options["processes"],
+            start_method=options["start_method"],
+            shutdown_seconds=grace,
+            look=health.write,
+        ).run()
+
+    def run_in_place(
+        self, chosen: WorkerOptions, options: dict[str, Any], grace: float, health: HealthFile
+    ) -> int:
+        """Run one worker in this process."""
+        stop = StopSignals()
+        stop.install({signal.SIGTERM: stop.ask, signal.SIGINT: stop.ask})
+        if options["reload"]:  # the reloader ends the process from another thread
+            atexit.register(stop.ask)
+        workers: list[Worker] = []
+
+        def started(worker: Worker) -> None:
+            workers.append(worker)
+            if not chosen.drain:
+                self.banner(chosen, options)
+
+        began = monotonic()
+        status = run_worker(
+            chosen,
+            stop=stop,
+            shutdown_seconds=grace,
+            look=lambda worker: health.write(worker.is_healthy),
+            started=started,
+            timeout=options["timeout"],
+        )
+        if chosen.drain:
+            self.report(workers[0], monotonic() - began)
+        return status
+
+    def wait_for_tables(self, alias: str, patience: float) -> None:
+        """Wait until the database answers and has its tables. Raises CommandError after `patience` seconds."""
+        deadline = monotonic() + patience
+        told = ""
+        while True:
+            try:
+                problems = missing_tables(alias)
+                problem = problems[0] if problems else ""
+                hint = f" Run: manage.py migrate --database {alias}"
+            except DatabaseError as error:
+                problem, hint = f"Database {alias!r}: {' '.join(str(error).split())}", ""
+            finally:
+                close_connections()
+            if not problem:
+                return
+            if monotonic() >= deadline:
+                raise CommandError(f"{problem}{hint}", returncode=EXIT_BROKEN)
+            if problem != told:
+                self.stderr.write(f"{problem}{hint} (waiting for up to {patience:.0f} s)")
+                told = problem
+            sleep(0.5)
+
+    def banner(self, chosen: WorkerOptions, options: dict[str, Any]) -> None:
+        """Print what is served, by whom and from where."""
+        if options["verbosity"] < 1:
+            return
+        settings = conf.current()
+        target = connections[chosen.database or conf.database()].settings_dict
+        where = f"{target['NAME']} on {target['HOST'] or 'a local socket'}"
+        if chosen.queues is None:
+            queues = "all"
+        else:
+            queues = ", ".join(
+                f"{name} (at most {chosen.limits[name]})" if name in chosen.limits else name
+                for name in chosen.queues
+            )
+        if chosen.excluded_queues:
+            queues += f", but not {', '.join(chosen.excluded_queues)}"
+        threads = settings.threads if chosen.threads is None else chosen.threads
+        slots = settings.async_slots if chosen.async_slots is None else chosen.async_slots
+        listens = settings.notify if chosen.listen is None else chosen.listen
+        poll = settings.poll_seconds if chosen.poll_seconds is None else chosen.poll_seconds
+        self.stdout.write(
+            f"django_jobs {django_jobs.__version__} on Django {django.get_version()}, "
+            f"Python {platform.python_version()}\n"
+            f"  database   {chosen.database}: {where}\n"
+            f"  queues     {queues}\n"
+            f"  tasks      {len(registry)} known\n"
+            f"  slots      {options['processes']} x ({threads} threads + {slots} async)\n"
+            f"  wake-up    {'notifications, and ' if listens else ''}a poll every {poll:g} s\n"
+            f"Stop it with Ctrl-C (process {os.getpid()})."
+        )
+        self.stdout.flush()
+
+    def report(self, worker: Worker, seconds: float) -> None:
+        """Print what a drain did, and the jobs that failed for good."""
+        counts = (
+            ", ".join(f"{number} {name}" for name, number in sorted(worker.tally.items())) or "nothing to do"
+        )
+        self.stdout.write(f"Drained in {seconds:.1f} s: {counts}.")
+        dead = list(worker.dispatcher.dead)
+        for job in Job.objects.using(worker.alias).filter(pk__in=dead[-100:]).order_by("pk"):
+            self.stdout.write(f"  failed: #{job.pk} {job.task_path}: {job.reason}")
+        if len(dead) > 100:
+            self.stdout.write(f"  and {len(dead) - 100} more; see: manage.py jobs status")
+
+
+class HealthFile:
+    """A file whose age and content tell a container's health check whether the worker makes progress."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    def write(self, healthy: bool) -> None:
+        """Renew the file, if all is well: what isn't renewed grows old."""
+        if self.path is None or not healthy:
+            return
+        with tempfile.NamedTemporaryFile("w", dir=self.path.parent, delete=False) as file:
+            json.dump({"pid": os.getpid(), "healthy": True}, file)
+        Path(file.name).replace(self.path)
+
+    def remove(self) -> None:
+        """Delete the file when the worker ends."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+def worker_options(options: dict[str, Any], alias: str) -> WorkerOptions:
+    """Return what the command line asks of each worker process."""
+    queues = options["queue"]
+    memory = options["max_memory"]
+    return WorkerOptions(
+        queues=None if queues is None else tuple(dict.fromkeys(name for name, _ in queues)),
+        excluded_queues=tuple(options["exclude_queue"]),
+        limits={name: limit for name, limit in queues or () if limit is not None},
+        threads=options["threads"],
+        async_slots=options["async_slots"],
+        poll_seconds=options["poll_interval"],
+        listen=False if options["no_listen"] else None,
+        database=alias,
+        name=options["worker_name"],
+        max_jobs=options["max_jobs"],
+        max_memory_bytes=None if memory is None else memory * 2**20,
+        drain=options["drain"],
+    )
+
+
+def log_to_console(verbosity: int, *, explicit: bool) -> None:
+    """
+    Write log lines to the console where --verbosity asks for it and the project's LOGGING doesn't.
+
+    Nothing that the project configured is changed.
+    """
+    logger = logging.getLogger("django_jobs")
+    if explicit and not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel({0: logging.ERROR, 2: logging.INFO}.get(verbosity, logging.DEBUG))
+
+
+def is_main_process(command: BaseCommand) -> bool:
+    """Whether the command was run from a command line, and not by `call_command`."""
+    return bool(getattr(command, "_called_from_command_line", False))
+
+
+def checked(rule: Callable[[float], bool], wanted: str) -> Callable[[str], float]:
+    """Return an argparse type for numbers that satisfy `rule`."""
+
+    def parse(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = float("nan")
+        if not rule(number):
+            raise ArgumentTypeError(f"{text!r} is not {wanted}")
+        return number
+
+    return parse
+
+
+seconds = checked(lambda number: 0 < number < float("inf"), "a number of seconds above 0")
+seconds_or_zero = checked(lambda number: 0 <= number < float("inf"), "a number of seconds, 0 or more")
+
+
+def count(text: str) -> int:
+    """Parse a whole number above 0."""
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def queue_name(text: str) -> str:
+    """Parse the name of a queue."""
+    if not text or len(text) > QUEUE_NAME_LENGTH or "\0" in text:
+        raise ArgumentTypeError(f"{text!r} is not the name of a queue (1 to {QUEUE_NAME_LENGTH} characters)")
+    return text
+
+
+def queue_limit(text: str) -> tuple[str, int | None]:
+    """Parse `name` or `name:limit`."""
+    name, colon, limit = text.rpartition(":")
+    if not colon:
+        return queue_name(text), None
+    return queue_name(name), count(limit)

@@ -1,0 +1,49 @@
+"""
+Pruning: deleting what has expired, a small batch at a time.
+
+When a job expires is decided as it finishes (`expires_at`), so that retention may differ by task and no
+waiting or running job can ever be met here. Rows that someone else holds are left for the next round: any
+number of processes may prune at once.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django_jobs.store.cursor import Statement
+from django_jobs.store.finish import interval
+
+# Index django_jobs_expiry.
+PRUNE = """
+    WITH doomed AS (
+        SELECT id FROM django_jobs_job
+         WHERE expires_at <= now() - %(grace)s::interval
+           AND state IN ('SUCCESSFUL', 'FAILED', 'CANCELLED')
+         ORDER BY expires_at LIMIT %(limit)s
+           FOR UPDATE SKIP LOCKED),
+    job AS (
+        DELETE FROM django_jobs_job AS job USING doomed WHERE job.id = doomed.id RETURNING job.id),
+    attempts AS (
+        DELETE FROM django_jobs_attempt USING job WHERE job_id = job.id)
+    SELECT count(*) FROM job
+"""
+
+PRUNE_WORKERS = """
+    WITH gone AS (
+        DELETE FROM django_jobs_worker
+         WHERE state IN ('STOPPED', 'LOST') AND stopped_at < now() - %(keep)s::interval
+           AND NOT EXISTS (SELECT FROM django_jobs_job AS job
+                            WHERE job.state = 'RUNNING' AND job.worker = django_jobs_worker.id)
+     RETURNING id)
+    SELECT count(*) FROM gone
+"""
+
+
+def prune(limit: int, grace: timedelta = timedelta(0)) -> Statement:
+    """Return the statement that deletes up to `limit` jobs that expired `grace` ago; it returns how many."""
+    return PRUNE, {"limit": limit, "grace": interval(grace)}
+
+
+def prune_workers(keep: timedelta) -> Statement:
+    """Return the statement that deletes the rows of workers that ended before `keep`."""
+    return PRUNE_WORKERS, {"keep": interval(keep)}

@@ -1,0 +1,128 @@
+"""
+The announcer: tells the world what was stored, in a thread of its own.
+
+Signals and log lines for outcomes come after the commit that stored them. Receivers may be slow and use
+the database, so they run neither in the dispatcher, which must go on claiming, nor in a slot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from queue import SimpleQueue
+from threading import Thread
+
+from django.dispatch import Signal
+from django.utils import timezone
+
+from django_jobs import signals
+from django_jobs.core.arguments import decode
+from django_jobs.core.records import Cancelled, Completed, Ended, Failed, Outcome, Released, Retried, Snoozed
+from django_jobs.core.states import Kind
+from django_jobs.framework import TaskError, TaskResultStatus, task_finished
+from django_jobs.tasks import registry
+from django_jobs.telemetry import DONE_LEVEL, FAILED_LEVEL, is_heard, job_ended, logger
+from django_jobs.worker.connections import check_connections, leave_idle, tidy_connections
+
+
+class Announcer:
+    """Sends signals and writes log lines for outcomes, in the order in which they were stored."""
+
+    def __init__(self) -> None:
+        self.inbox: SimpleQueue[Ended | None] = SimpleQueue()
+        self.thread: Thread | None = None
+
+    def tell(self, ended: Ended) -> None:
+        """Have `ended` announced, if anyone would notice. Called once it is stored."""
+        if isinstance(ended.outcome, Completed) and not (
+            logger.isEnabledFor(10) or is_heard(task_finished, DONE_LEVEL)
+        ):
+            return
+        if self.thread is None:
+            self.thread = Thread(target=self.serve, name="django_jobs-announcer", daemon=True)
+            self.thread.start()
+        self.inbox.put(ended)
+
+    def serve(self) -> None:
+        """Announce until told to stop."""
+        while True:
+            if self.inbox.empty():
+                leave_idle()
+            ended = self.inbox.get()
+            if ended is None:
+                break
+            check_connections()
+            announce(ended)
+            tidy_connections("of a signal's receiver")
+        leave_idle(close=True)
+
+    def stop(self, seconds: float) -> None:
+        """Announce what is left, for `seconds` at most."""
+        if self.thread is not None:
+            self.inbox.put(None)
+            self.thread.join(seconds)
+
+
+def announce(ended: Ended) -> None:
+    """Write the log line and send the signals of one run that ended."""
+    job_ended(ended.job, ended.outcome, ended.exception, ended.seconds)
+    for signal in signals_of(ended.outcome):
+        signal.send_robust(None, job=ended.job, outcome=ended.outcome)
+    match ended.outcome:
+        case Completed():
+            finished(ended, TaskResultStatus.SUCCESSFUL)
+        case Failed():
+            try:
+                raise ended.exception or RuntimeError(ended.outcome.trace.message)
+            except BaseException:  # Django's contract: sent while the exception is being handled
+                finished(ended, TaskResultStatus.FAILED)
+        case Cancelled():
+            finished(ended, TaskResultStatus.FAILED)
+
+
+def signals_of(outcome: Outcome) -> list[Signal]:
+    """Return our own signals for an outcome; success has none but Django's."""
+    match outcome:
+        case Retried(kind=Kind.LOST):
+            return [signals.job_rescued, signals.job_retrying]
+        case Retried():
+            return [signals.job_retrying]
+        case Failed(kind=Kind.LOST):
+            return [signals.job_rescued, signals.job_failed]
+        case Failed():
+            return [signals.job_failed]
+        case Snoozed():
+            return [signals.job_snoozed]
+        case Cancelled():
+            return [signals.job_cancelled]
+        case Released():
+            return [signals.job_released]
+        case Completed():
+            return []
+
+
+def finished(ended: Ended, status: TaskResultStatus) -> None:
+    """Send Django's `task_finished` with the result as it is stored."""
+    level = DONE_LEVEL if status is TaskResultStatus.SUCCESSFUL else FAILED_LEVEL
+    task = registry.get(ended.job.task_path)
+    if task is None or ended.result is None or not is_heard(task_finished, level):
+        return
+    result = replace(
+        ended.result, status=status, finished_at=now(), errors=[*ended.result.errors, *errors(ended)]
+    )
+    if isinstance(ended.outcome, Completed) and ended.outcome.return_value is not None:
+        object.__setattr__(result, "_return_value", decode(ended.outcome.return_value))
+    task_finished.send_robust(type(task.get_backend()), task_result=result)
+
+
+def errors(ended: Ended) -> list[TaskError]:
+    """Return the error that a failed run adds to its result."""
+    if not isinstance(ended.outcome, Failed):
+        return []
+    trace = ended.outcome.trace
+    return [TaskError(exception_class_path=trace.exception_class, traceback=trace.traceback)]
+
+
+def now() -> datetime:
+    """Return the time at which the receivers are told; the row has the database's own."""
+    return timezone.now()

@@ -1,0 +1,270 @@
+"""
+When to claim, from where, and how much: the dispatcher's plan, without any SQL or clock of its own.
+
+`Claiming` keeps, for each kind of slot (threads and event loop), how far its claims have come in each queue
+and priority. Its rules:
+
+- A claim after points is made when something may be there: after a notification (which sets the point back
+  to the new job), when a due time has come, or when the last claim came back full.
+- A plain claim, which sees everything, is made after a poll that found due jobs, when a streak of full
+  claims ends, and now and then during one: whenever the plain claims of late took under 5 % of the time.
+- Points only move forward but for a notification that names an earlier one.
+
+Source: the measurements behind DESIGN section 5; `tests/worker/test_claiming.py` has them as properties.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from django_jobs.core.records import ClaimedJob, Point, Wake
+from django_jobs.store.claim import BEGINNING, Place, Room, point_of
+
+PLAIN_SHARE = 20
+"""A plain claim waits this many times the last one's duration: they take under 5 % of the time."""
+
+LOOK_AGAIN_SECONDS = 0.05
+"""When a sender said that it would keep silent: how long until it has been."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Which queues a worker serves, and how many jobs of each it runs at once."""
+
+    names: frozenset[str] | None
+    """`None` for all."""
+    excluded: frozenset[str]
+    limits: Mapping[str, int]
+
+    def __contains__(self, queue_name: str) -> bool:
+        return queue_name not in self.excluded and (self.names is None or queue_name in self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One claim to make: plain or after points, from these queues."""
+
+    kind: str
+    plain: bool
+    rooms: Sequence[Room]
+    limit: int
+
+
+@dataclass(slots=True)
+class Reach:
+    """How far the claims of one kind of slot have come."""
+
+    points: dict[str, dict[int, Point]] = field(default_factory=dict)
+    """By queue and priority: the last job claimed."""
+    hungry: bool = True
+    """Whether a claim may find something."""
+    wants_plain: bool = True
+    """Whether a plain claim is due as soon as the budget allows one."""
+    streak: bool = False
+    """Whether claims came back full since the last plain one that didn't."""
+    plain_not_before: float = 0.0
+    """When the budget allows the next plain claim."""
+
+    def advance(self, job: ClaimedJob) -> None:
+        """Move the point of the job's queue and priority up to it."""
+        points = self.points.setdefault(job.queue_name, {})
+        here = point_of(job)
+        known = points.get(job.priority)
+        if known is None or (known.run_after, known.id) < (here.run_after, here.id):
+            points[job.priority] = here
+
+    def set_back(self, wake: Wake) -> None:
+        """Move the point of the wake's queue and priority back to just before it, if it is further."""
+        points = self.points.setdefault(wake.queue_name, {})
+        known = points.get(wake.priority)
+        if known is None or (known.run_after, known.id) >= (wake.run_after, 0):
+            points[wake.priority] = Point(wake.run_after, 0)
+
+
+class Claiming:
+    """Decides what to claim next. Times are `time.monotonic()` seconds."""
+
+    def __init__(
+        self,
+        served: Served,
+        *,
+        kinds: Sequence[str],
+        queues: Iterable[str],
+        poll_seconds: float,
+        jitter: Callable[[], float] = lambda: random.uniform(0.9, 1.1),
+    ) -> None:
+        self.served = served
+        self.reaches = {kind: Reach() for kind in kinds}
+        self.queues = sorted(name for name in {*queues, *(served.names or ())} if name in served)
+        """Queues that are known to exist; claims are made in this order, rotated."""
+        self.poll_seconds = poll_seconds
+        self.jitter = jitter
+        self.clock_offset = 0.0
+        """The database's time as seconds since 1970, less `time.monotonic()`."""
+        self.wants_survey = True
+        self.survey_not_before = 0.0
+        self.poll_at = 0.0
+        self.due_at: float | None = None
+        """When the next job that isn't due yet will be."""
+        self.look_again_at: float | None = None
+        self.turn = 0
+
+    def requests(self, now: float, free: Mapping[str, int], in_flight: Mapping[str, int]) -> list[Request]:
+        """Return the claims to make now, at most one for each kind with free slots."""
+        self.pass_deadlines(now)
+        found = []
+        for kind, reach in self.reaches.items():
+            if free[kind] > 0 and (reach.hungry or reach.wants_plain):
+                request = self.request(kind, reach, now, free[kind], in_flight)
+                if request is not None:
+                    found.append(request)
+        return found
+
+    def request(
+        self, kind: str, reach: Reach, now: float, free: int, in_flight: Mapping[str, int]
+    ) -> Request | None:
+        """Return the claim to make for one kind, if the budget allows it."""
+        plain = now >= reach.plain_not_before and (reach.wants_plain or reach.streak or not reach.points)
+        if not plain and not reach.hungry:
+            return None
+        rooms = []
+        for name in self.rotated():
+            room = min(free, self.served.limits.get(name, free) - in_flight.get(name, 0))
+            points = {} if plain else reach.points.get(name, {})
+            if room > 0 and (plain or points):
+                rooms.append(Room(name, room, points))
+        if not rooms:
+            return None
+        return Request(kind, plain, rooms, min(free, sum(room.room for room in rooms)))
+
+    def rotated(self) -> list[str]:
+        """Return the queues, each time beginning with another one, so that none is always last."""
+        if not self.queues:
+            return []
+        self.turn = (self.turn + 1) % len(self.queues)
+        return self.queues[self.turn :] + self.queues[: self.turn]
+
+    def took(self, request: Request, jobs: Sequence[ClaimedJob], now: float, seconds: float) -> None:
+        """Take in what a claim brought, and how long it took."""
+        reach = self.reaches[request.kind]
+        for job in jobs:
+            reach.advance(job)
+        if request.plain:
+            reach.plain_not_before = now + PLAIN_SHARE * seconds
+        full = len(jobs) >= request.limit or self.filled_a_room(request, jobs)
+        reach.hungry = full
+        if full:
+            reach.streak = True
+        elif request.plain:
+            reach.wants_plain = False
+            reach.streak = False
+        elif reach.streak:
+            reach.wants_plain = True
+
+    @staticmethod
+    def filled_a_room(request: Request, jobs: Sequence[ClaimedJob]) -> bool:
+        """Whether some queue gave as many jobs as it was allowed to, and so may have more."""
+        if len(request.rooms) == 1:
+            return False
+        counts: dict[str, int] = {}
+        for job in jobs:
+            counts[job.queue_name] = counts.get(job.queue_name, 0) + 1
+        return any(counts.get(room.queue_name, 0) >= room.room for room in request.rooms)
+
+    def woken(self, wakes: Sequence[Wake], now: float, *, again: bool) -> None:
+        """Take in a notification; one without wakes means "look everywhere"."""
+        if again:
+            self.look_again_at = now + LOOK_AGAIN_SECONDS
+        if not wakes:
+            self.look_everywhere()
+        for wake in wakes:
+            if wake.queue_name not in self.served:
+                continue
+            self.know(wake.queue_name)
+            wait = wake.run_after.timestamp() - self.clock_offset - now
+            for reach in self.reaches.values():
+                reach.set_back(wake)
+                reach.hungry = reach.hungry or wait <= 0
+            if wait > 0:
+                self.due_in(wait, now)
+
+    def due_in(self, seconds: float, now: float) -> None:
+        """Take in that a job will be due in `seconds`."""
+        at = now + seconds + 0.001
+        if self.due_at is None or at < self.due_at:
+            self.due_at = at
+
+    def look_everywhere(self) -> None:
+        """Have the next claims be plain, and the queues surveyed."""
+        self.wants_survey = True
+        for reach in self.reaches.values():
+            reach.wants_plain = True
+
+    def know(self, queue_name: str) -> None:
+        """Add a queue to those that are claimed from."""
+        if queue_name not in self.queues:
+            self.queues = sorted([*self.queues, queue_name])
+
+    def freed(self, queue_name: str) -> None:
+        """Take in that a job of a queue with a limit of its own ended: the queue may give more."""
+        if queue_name in self.served.limits:
+            for reach in self.reaches.values():
+                reach.hungry = True
+
+    def pass_deadlines(self, now: float) -> None:
+        """Act on the times that have come."""
+        if now >= self.poll_at:
+            self.wants_survey = True
+        if self.due_at is not None and now >= self.due_at:
+            self.due_at = None
+            self.wants_survey = True
+            for reach in self.reaches.values():
+                reach.hungry = True
+        if self.look_again_at is not None and now >= self.look_again_at:
+            self.look_again_at = None
+            for reach in self.reaches.values():
+                reach.wants_plain = True
+
+    def is_survey_due(self, now: float) -> bool:
+        """Whether to survey now; surveys keep to the same share of the time as plain claims."""
+        return self.wants_survey and now >= self.survey_not_before
+
+    def surveyed(self, places: Sequence[Place], now: float, seconds: float) -> None:
+        """Take in what waits where, and when the first of it is due."""
+        self.wants_survey = False
+        self.survey_not_before = now + PLAIN_SHARE * seconds
+        self.poll_at = now + self.poll_seconds * self.jitter()
+        self.due_at = None
+        for place in places:
+            if place.queue_name not in self.served or place.paused:
+                continue
+            self.know(place.queue_name)
+            for reach in self.reaches.values():
+                reach.points.setdefault(place.queue_name, {}).setdefault(place.priority, BEGINNING)
+                if place.due_in <= 0:
+                    reach.wants_plain = True
+            if place.next_due_in is not None:
+                self.due_in(max(0.0, place.next_due_in), now)
+
+    def seconds_left(self, now: float, free: Mapping[str, int]) -> float:
+        """Return how long there is nothing to do but wait for news."""
+        times = [max(self.poll_at, self.survey_not_before)]
+        if self.wants_survey:
+            times.append(self.survey_not_before)
+        if self.due_at is not None:
+            times.append(self.due_at)
+        if self.look_again_at is not None:
+            times.append(self.look_again_at)
+        times += [
+            reach.plain_not_before
+            for kind, reach in self.reaches.items()
+            if (reach.wants_plain or (reach.hungry and not reach.points)) and free[kind] > 0 and self.queues
+        ]
+        return max(0.0, min(times) - now)
+
+    def set_clock(self, database_time: datetime, now: float) -> None:
+        """Take in what time it is in the database."""
+        self.clock_offset = database_time.astimezone(UTC).timestamp() - now

@@ -1,0 +1,81 @@
+"""
+Django's connections in the threads that run bodies: checked before each job, cleaned after it.
+
+A job must never fail because an idle connection was cut meanwhile, and never see what another one left.
+"""
+
+from __future__ import annotations
+
+import select
+
+from django.db import connections, reset_queries
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
+
+from django_jobs.telemetry import logger
+
+
+def check_connections() -> None:
+    """Drop this thread's connections that can't be used any more, so that the job opens new ones."""
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is not None and (is_cut(connection) or connection.errors_occurred):
+            connection.close()
+
+
+def is_cut(connection: BaseDatabaseWrapper) -> bool:
+    """
+    Whether an idle connection was cut by its server.
+
+    An idle PostgreSQL session has nothing to say but its last words, so a readable socket means that it is
+    over; looking costs a microsecond, where asking the server would cost a round trip.
+    """
+    raw = connection.connection
+    if getattr(raw, "closed", False):
+        return True
+    try:
+        readable, _, _ = select.select([raw.fileno()], [], [], 0)
+    except (OSError, ValueError, AttributeError):
+        return connection.vendor == "postgresql"
+    return bool(readable)
+
+
+def tidy_connections(task_path: str) -> None:
+    """Roll back and drop what a job left open, and forget its queries."""
+    reset_queries()
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is not None and is_left_open(connection):
+            logger.warning(
+                "task %s left a transaction open on the database %r; it was rolled back",
+                task_path,
+                connection.alias,
+                extra={"task": task_path},
+            )
+            drop(connection)
+
+
+def is_left_open(connection: BaseDatabaseWrapper) -> bool:
+    """Whether a job that is over left a transaction open, or autocommit other than it was."""
+    if connection.in_atomic_block or connection.get_autocommit() != connection.settings_dict["AUTOCOMMIT"]:
+        return True
+    info = getattr(connection.connection, "info", None)
+    return info is not None and info.transaction_status not in (
+        TransactionStatus.IDLE,
+        TransactionStatus.UNKNOWN,
+    )
+
+
+def drop(connection: BaseDatabaseWrapper) -> None:
+    """Close a connection and forget its wrapper, whose state can't be trusted any more."""
+    alias = connection.alias
+    connection.in_atomic_block = False
+    connection.close()
+    del connections[alias]
+
+
+def leave_idle(*, close: bool = False) -> None:
+    """Before a thread waits for work: close what CONN_MAX_AGE says, or with `close` all it has."""
+    for connection in connections.all(initialized_only=True):
+        if close:
+            connection.close()
+        else:
+            connection.close_if_unusable_or_obsolete()

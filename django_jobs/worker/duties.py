@@ -1,0 +1,214 @@
+"""
+Duties: the periodic work of a worker, one table of plain functions.
+
+They run on the dispatcher's thread and connection, between two cycles, each for some milliseconds. What
+must happen once in the cluster is guarded by its statement, not by believing to be the leader.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from django_jobs.conf import Settings
+from django_jobs.core.records import Ended
+from django_jobs.store import finish, prune, rescue, workers
+from django_jobs.store.link import run_together
+from django_jobs.telemetry import logger
+
+if TYPE_CHECKING:
+    from django_jobs.store.cursor import Rows, Statement
+    from django_jobs.worker.dispatcher import Dispatcher
+
+ALONE_FACTOR = 10
+"""A worker that is alone looks for dead ones this many times less often."""
+
+SETTLED_SECONDS = 10.0
+"""How long a connection must have stood before its worker declares others dead: after an outage of the
+database every worker looks dead until it has reconnected."""
+
+
+@dataclass(slots=True)
+class Duty:
+    """One piece of periodic work; `run` may return the seconds until its next time."""
+
+    name: str
+    every: float
+    run: Callable[[Duties, Dispatcher], float | None]
+    due_at: float = 0.0
+
+
+@dataclass(slots=True)
+class Duties:
+    """The duties of one worker, and what they remember from one time to the next."""
+
+    settings: Settings
+    on_new_identity: Callable[[], None] = lambda: None
+    """Called when the worker got an id."""
+    dead_for_certain: list[int] = field(default_factory=list)
+    """Workers whose parent saw them die."""
+    suspects: set[int] = field(default_factory=set)
+    """Workers whose lock was gone at the last look."""
+    table: list[Duty] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        settings, now = self.settings, monotonic()
+        self.table = [
+            Duty("heartbeat", settings.heartbeat_seconds, heartbeat, now),
+            Duty("rescue", settings.rescue_seconds, rescue_jobs, now),
+            Duty("cancel", 1.0, pass_on_cancel_requests, now),
+            Duty("stock", 30.0, take_stock, now + 30.0),
+            Duty(
+                "prune",
+                settings.prune_seconds,
+                prune_expired,
+                now + random.uniform(0.1, settings.prune_seconds),
+            ),
+            Duty("unknown", 300.0, fail_unknown_tasks, now + random.uniform(5, 60)),
+        ]
+
+    def run_due(self, dispatcher: Dispatcher) -> None:
+        """Do what is due."""
+        for duty in self.table:
+            if monotonic() >= duty.due_at:
+                pause = duty.run(self, dispatcher)
+                wanted = duty.every if pause is None else pause
+                duty.due_at = monotonic() + wanted * random.uniform(0.9, 1.1)
+
+    def seconds_left(self) -> float:
+        """Return the time until the next duty."""
+        return max(0.0, min(duty.due_at for duty in self.table) - monotonic())
+
+    def hurry(self, name: str) -> None:
+        """Make a duty due at once."""
+        for duty in self.table:
+            if duty.name == name:
+                duty.due_at = 0.0
+
+
+def ask(dispatcher: Dispatcher, statement: Statement) -> Rows:
+    """Run one statement on the dispatcher's connection."""
+    assert dispatcher.connection is not None
+    [rows] = run_together(dispatcher.connection, [statement])
+    return rows
+
+
+def heartbeat(duties: Duties, dispatcher: Dispatcher) -> None:
+    """Renew the worker's row; register anew when it was declared dead."""
+    rows = ask(
+        dispatcher,
+        workers.heartbeat(dispatcher.worker, stopping=dispatcher.stopping, holds_lock=dispatcher.holds_lock),
+    )
+    if not rows:
+        dispatcher.sign_on_again()
+        return
+    now, others = rows[0]
+    dispatcher.claiming.set_clock(now, monotonic())
+    dispatcher.others = others
+
+
+def rescue_jobs(duties: Duties, dispatcher: Dispatcher) -> float | None:
+    """Take over the jobs of workers that died."""
+    settings = duties.settings
+    dead_after = timedelta(seconds=settings.dead_after_seconds)
+    for worker in duties.dead_for_certain:
+        bury(duties, dispatcher, worker, dead_after, certain=True, ending="its parent process saw it die")
+    certain = bool(duties.dead_for_certain)
+    duties.dead_for_certain = []
+    if dispatcher.connected_for() < SETTLED_SECONDS and not certain:
+        return None
+    if dispatcher.connected_for() >= SETTLED_SECONDS:
+        peers = rescue.looked(
+            ask(
+                dispatcher,
+                rescue.look(dispatcher.worker, lock_class=settings.lock_class, dead_after=dead_after),
+            )
+        )
+        dispatcher.others = len(peers)
+        suspects = {peer.id for peer in peers if peer.lock_gone}
+        for peer in peers:
+            if peer.silent or (peer.lock_gone and peer.id in duties.suspects):
+                why = "no heartbeat" if peer.silent else "its session ended"
+                bury(duties, dispatcher, peer.id, dead_after, certain=False, ending=why)
+        duties.suspects = suspects
+    adopt(dispatcher, rescue.found(ask(dispatcher, rescue.orphans())))
+    return None if dispatcher.others else settings.rescue_seconds * ALONE_FACTOR
+
+
+def bury(
+    duties: Duties, dispatcher: Dispatcher, worker: int, dead_after: timedelta, *, certain: bool, ending: str
+) -> None:
+    """Declare a worker dead, unless it came back or someone else did."""
+    statement = rescue.bury(
+        worker,
+        lock_class=duties.settings.lock_class,
+        dead_after=dead_after,
+        certain=certain,
+        ending=ending,
+    )
+    if ask(dispatcher, statement):
+        logger.warning("worker %s is dead (%s); its jobs are taken over", worker, ending)
+
+
+def adopt(dispatcher: Dispatcher, orphans: Sequence[rescue.Orphan]) -> None:
+    """Write the end of the runs of dead workers, and have them announced."""
+    executor = dispatcher.threads.executor
+    for worker in sorted({orphan.worker for orphan in orphans}):
+        ended = []
+        for orphan in orphans:
+            if orphan.worker == worker:
+                name = orphan.worker_name or "of which nothing is known"
+                why = f"Worker {worker} ({name}) died while it ran attempt {orphan.job.counted_attempt}."
+                ended.append(Ended(orphan.job, executor.lost(orphan.job, why)))
+        written: set[int] = set()
+        for statement in finish.finish(worker, ended, keep_cancelled=dispatcher.keep_cancelled):
+            written |= {row[0] for row in ask(dispatcher, statement)}
+        for end in ended:
+            if end.job.id in written:
+                dispatcher.announce(end)
+        if written:
+            dispatcher.claiming.look_everywhere()
+
+
+def pass_on_cancel_requests(duties: Duties, dispatcher: Dispatcher) -> None:
+    """Tell bodies that have been running for a while when someone asked to cancel their jobs."""
+    if not any(monotonic() - run.began > 0.5 for run in dispatcher.runs()):
+        return
+    for [job_id] in ask(dispatcher, workers.cancel_requests(dispatcher.worker)):
+        dispatcher.cancel(job_id)
+
+
+def take_stock(duties: Duties, dispatcher: Dispatcher) -> None:
+    """Hand back jobs that run under this worker's name without its knowledge."""
+    dispatcher.take_stock()
+
+
+def prune_expired(duties: Duties, dispatcher: Dispatcher) -> float | None:
+    """Delete a batch of expired jobs; the next one soon when there are more."""
+    settings = duties.settings
+    [[count]] = ask(dispatcher, prune.prune(settings.prune_batch))
+    ask(dispatcher, prune.prune_workers(settings.keep_workers))
+    if count:
+        logger.debug("%d expired jobs were deleted", count)
+    return 0.2 if count >= settings.prune_batch else None
+
+
+def fail_unknown_tasks(duties: Duties, dispatcher: Dispatcher) -> None:
+    """Fail jobs that have been due for long while no live worker knew their task."""
+    settings = duties.settings
+    reason = f"No live worker has known this task for {settings.unknown_task_after}."
+    rows = ask(
+        dispatcher,
+        rescue.fail_unknown(
+            dispatcher.claiming.queues,
+            wait=settings.unknown_task_after,
+            keep=settings.keep_failed,
+            reason=reason,
+        ),
+    )
+    for [job_id] in rows:
+        logger.error("job %s failed: %s", job_id, reason, extra={"job_id": job_id})

@@ -1,0 +1,130 @@
+"""
+One worker in the foreground: started, watched, and stopped by signals in stages.
+
+Used by `runjobs` when it runs in place, and in each child of the supervisor. The first SIGTERM or SIGINT
+stops claiming and lets running jobs end; when the grace is over, or a second one comes, what still runs is
+handed back.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from types import FrameType
+from typing import Any
+
+from django_jobs.telemetry import logger
+from django_jobs.worker.options import WorkerOptions
+from django_jobs.worker.process import Worker
+
+LOOK_SECONDS = 1.0
+"""How often a worker in the foreground is looked at."""
+
+EXIT_OK = 0
+EXIT_BROKEN = 1
+"""The worker could not start, or a part of it broke."""
+EXIT_HANDED_BACK = 3
+"""The grace time ended before the jobs did."""
+EXIT_FAILED_JOBS = 4
+"""A drain met jobs that failed for good."""
+EXIT_NOT_DRAINED = 5
+"""A drain ran out of time."""
+EXIT_DYING = 6
+"""Child processes kept dying."""
+
+
+Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
+
+
+@dataclass
+class StopSignals:
+    """Counts the requests to stop, and wakes who waits for one."""
+
+    count: int = 0
+    wake: threading.Event = field(default_factory=threading.Event)
+
+    def install(self, handlers: Mapping[signal.Signals, Handler]) -> None:
+        """Handle signals, where this thread may; elsewhere (embedded, autoreloader) they are not ours."""
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+    def ask(self, number: int = 0, frame: FrameType | None = None) -> None:
+        """Ask to stop; each further time asks to be quicker."""
+        self.count += 1
+        self.wake.set()
+
+    def ask_once(self, number: int = 0, frame: FrameType | None = None) -> None:
+        """Ask to stop; further times change nothing."""
+        self.count = max(self.count, 1)
+        self.wake.set()
+
+
+def run_worker(
+    options: WorkerOptions,
+    *,
+    stop: StopSignals,
+    shutdown_seconds: float,
+    look: Callable[[Worker], None],
+    started: Callable[[Worker], None] = lambda worker: None,
+    timeout: float | None = None,
+) -> int:
+    """
+    Run a worker until it ended by itself or was asked to stop; return the exit status.
+
+    `look` is called every second, `started` once the threads run; `timeout` in seconds limits a drain.
+    """
+    worker = Worker(options)
+    threading.Thread(target=wake_when_over, args=(worker, stop), daemon=True).start()
+    worker.start()
+    started(worker)
+    began = monotonic()
+    timed_out = False
+    while not worker.ended.is_set() and not stop.count and not timed_out:
+        stop.wake.wait(LOOK_SECONDS)
+        look(worker)
+        timed_out = timeout is not None and monotonic() - began > timeout
+    home = finish_worker(worker, stop, shutdown_seconds)
+    if worker.dispatcher.loop.error is not None:
+        return EXIT_BROKEN
+    if timed_out:
+        return EXIT_NOT_DRAINED
+    if not home:
+        return EXIT_HANDED_BACK
+    if options.drain and worker.tally["failed"]:
+        return EXIT_FAILED_JOBS
+    return EXIT_OK
+
+
+def wake_when_over(worker: Worker, stop: StopSignals) -> None:
+    """Wake the foreground when the worker ended by itself."""
+    worker.join()
+    stop.wake.set()
+
+
+def finish_worker(worker: Worker, stop: StopSignals, shutdown_seconds: float) -> bool:
+    """Stop the worker; a second request to stop ends the grace. Returns whether all jobs came home."""
+    worker.dispatcher.stop()
+    deadline = monotonic() + shutdown_seconds
+    asked = max(1, stop.count)
+    if not worker.ended.is_set():
+        logger.info("the worker stops; %d jobs are still running", len(worker.dispatcher.in_flight))
+    while not worker.ended.is_set() and monotonic() < deadline and stop.count <= asked:
+        stop.wake.clear()
+        stop.wake.wait(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
+    home = worker.ended.is_set()
+    if not home:
+        worker.hand_back()
+    worker.close()
+    return home
+
+
+def leave(status: int) -> None:
+    """End the process now: threads whose bodies never end must not keep it."""
+    for handler in logger.handlers:
+        handler.flush()
+    os._exit(status)

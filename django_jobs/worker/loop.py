@@ -1,0 +1,80 @@
+"""
+The only loop: tick, wait for a wake-up or a deadline, and back off when a tick fails.
+
+The dispatcher, the listener and the supervisor each are one `Loop` with a tick of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+
+logger = logging.getLogger("django_jobs")
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
+"""Seconds of the first and of the longest wait after a tick that failed."""
+
+
+class Loop:
+    """
+    Calls `tick` until it returns `None` or the loop is stopped.
+
+    A tick returns the seconds until it wants to be called again; `wait` may return sooner. When it raises
+    one of `passing`, the error is logged once for each streak of failures, and the next tick comes after a
+    pause that doubles, with jitter, up to two seconds; `reset` is called to drop what may be broken. Any
+    other error ends the loop: it is a fault of ours, and going on might lose jobs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        tick: Callable[[], float | None],
+        wait: Callable[[float], None],
+        passing: tuple[type[BaseException], ...],
+        reset: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name = name
+        self.tick = tick
+        self.wait = wait
+        self.passing = passing
+        self.reset = reset
+        self.failures = 0
+        self.error: BaseException | None = None
+        """What ended the loop, if it wasn't asked to stop."""
+
+    def run(self) -> None:
+        """Run until the tick says that there is nothing more to do."""
+        while True:
+            try:
+                pause = self.tick()
+            except self.passing as error:
+                pause = self.pause_after(error)
+            except BaseException as error:  # kept for whoever waits for this loop, and logged by them
+                self.error = error
+                return
+            else:
+                if self.failures:
+                    logger.info("%s works again after %d failures", self.name, self.failures)
+                self.failures = 0
+            if pause is None:
+                return
+            self.wait(pause)
+
+    def pause_after(self, error: BaseException) -> float:
+        """Log the first failure of a streak, drop what may be broken, and return how long to wait."""
+        self.failures += 1
+        if self.failures == 1:
+            logger.warning("%s: %s; trying again", self.name, one_line(error))
+        else:
+            logger.debug("%s: failure %d: %s", self.name, self.failures, one_line(error))
+        self.reset()
+        longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self.failures - 1, 10))
+        return random.uniform(longest / 2, longest)
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error as one line for a log."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,316 @@
+"""
+The worker: one process' dispatcher, listener and slots, started and stopped together.
+
+Started by `runjobs` (in place or under a supervisor), and by whoever embeds one in a process of theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import socket
+import sys
+from collections import Counter
+from datetime import timedelta
+from threading import Event, Thread
+from time import monotonic
+from typing import Any
+
+import django
+import psycopg
+from django.db import connections
+from django.utils.module_loading import autodiscover_modules
+
+import django_jobs
+from django_jobs import conf
+from django_jobs.core.records import ClaimedJob, Ended
+from django_jobs.store import finish, link, workers
+from django_jobs.store.cursor import Statement
+from django_jobs.tasks import registry
+from django_jobs.telemetry import logger
+from django_jobs.worker.announcer import Announcer
+from django_jobs.worker.claiming import Claiming, Served
+from django_jobs.worker.dispatcher import ASYNC, SYNC, Dispatcher
+from django_jobs.worker.drain import is_drained
+from django_jobs.worker.duties import Duties
+from django_jobs.worker.executor import Executor, Rules
+from django_jobs.worker.listener import Heard, Listener
+from django_jobs.worker.options import WorkerOptions
+from django_jobs.worker.slots import AsyncSlots, ThreadSlots
+
+ANNOUNCE_SECONDS = 5.0
+"""How long receivers of signals may take at the end of a worker."""
+
+
+class Worker:
+    """
+    Runs jobs in this process until stopped.
+
+    `start()` returns at once; `join()` waits until the worker ended by itself (drained, recycled, broken);
+    `stop(grace)` asks it to end and returns whether every job came home. Works in any thread; signals are
+    none of its business.
+    """
+
+    def __init__(self, options: WorkerOptions | None = None) -> None:
+        self.options = options or WorkerOptions()
+        self.settings = conf.current()
+        autodiscover_modules("tasks")
+        self.alias = self.options.database or conf.database()
+        settings, chosen = self.settings, self.options
+        self.listens = settings.notify if chosen.listen is None else chosen.listen
+        self.rules = rules_of(settings, self.alias)
+        self.executor = Executor(
+            self.rules,
+            worker=lambda: self.dispatcher.worker,
+            is_cancelled=lambda job_id: job_id in self.dispatcher.cancel_asked,
+            settle=self.settle,
+        )
+        self.announcer = Announcer()
+        self.threads = ThreadSlots(
+            settings.threads if chosen.threads is None else chosen.threads,
+            executor=self.executor,
+            deliver=self.deliver,
+            timeout_of=self.timeout_of,
+        )
+        self.loop_slots = AsyncSlots(executor=self.executor, deliver=self.deliver, timeout_of=self.timeout_of)
+        tasks = tasks_by_kind()
+        self.duties = Duties(
+            settings,
+            on_new_identity=self.identified,
+            dead_for_certain=list(chosen.dead_for_certain),
+        )
+        self.dispatcher = Dispatcher(
+            connect=self.connect,
+            register=self.register,
+            claiming=Claiming(
+                served_of(chosen),
+                kinds=sorted(tasks),
+                queues={task.queue_name for task in registry.values()},
+                poll_seconds=chosen.poll_seconds or settings.poll_seconds,
+            ),
+            threads=self.threads,
+            loop_slots=self.loop_slots,
+            async_slots=settings.async_slots if chosen.async_slots is None else chosen.async_slots,
+            tasks=tasks,
+            duties=self.duties,
+            announce=self.announcer.tell,
+            timeout_of=self.timeout_of,
+            keep_cancelled=settings.keep_failed,
+            max_error_chars=settings.max_error_chars,
+            is_done=self.is_done,
+        )
+        self.listener: Listener | None = None
+        self.ended = Event()
+        self.thread = Thread(target=self.run, name="django_jobs-dispatcher", daemon=True)
+        self.ending = "stopped"
+
+    # Life
+
+    def start(self) -> None:
+        """Start the worker's threads."""
+        self.threads.start()
+        if self.listens:
+            self.listener = Listener(
+                connection_parameters(self.settings.listen_database or self.alias),
+                channel=self.settings.channel,
+                lock_class=self.settings.lock_class,
+                worker=lambda: self.dispatcher.worker,
+                tell=self.heard,
+            )
+        self.thread.start()
+
+    def run(self) -> None:
+        """The dispatcher's thread: turn the wheel until all is done."""
+        self.dispatcher.loop.run()
+        error = self.dispatcher.loop.error
+        if error is not None:
+            self.ending = f"broken: {error!r}"
+            logger.critical("the dispatcher broke; the worker ends", exc_info=error)
+        self.ended.set()
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait until the worker ended by itself; return whether it did within `seconds`."""
+        return self.ended.wait(seconds)
+
+    def stop(self, grace: timedelta | float = 30.0) -> bool:
+        """
+        End the worker: claim nothing more, let running jobs end within `grace` (timedelta or seconds), and
+        hand back those that didn't. Returns whether all ended by themselves.
+        """
+        seconds = grace.total_seconds() if isinstance(grace, timedelta) else grace
+        self.dispatcher.stop()
+        home = self.ended.wait(seconds)
+        if not home:
+            self.hand_back()
+        self.close()
+        return home
+
+    def hand_back(self) -> None:
+        """Hand back what still runs, so that another worker can start it at once."""
+        left = list(self.dispatcher.in_flight.values())
+        logger.warning("%d jobs didn't end in time and are handed back", len(left))
+        self.loop_slots.release("the worker stops")
+        self.dispatcher.hand_back(left, "the worker stopped before it ended", started=True)
+        if not self.ended.wait(HAND_BACK_SECONDS):
+            logger.error("the database can't be reached; jobs will be taken over once this worker looks dead")
+        self.ending = f"stopped, {len(left)} jobs handed back"
+
+    def close(self) -> None:
+        """Close what `start` opened."""
+        self.announcer.stop(ANNOUNCE_SECONDS)
+        if self.listener is not None:
+            self.listener.stop(2.0)
+        self.threads.stop()
+        self.loop_slots.stop()
+        self.dispatcher.close(self.ending)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the worker can make progress: its loops move, its database and listener answer."""
+        return (
+            self.thread.is_alive()
+            and self.dispatcher.connection is not None
+            and monotonic() - self.dispatcher.moved_on_at < STILL_SECONDS
+            and (self.listener is None or self.listener.is_connected)
+        )
+
+    @property
+    def tally(self) -> Counter[str]:
+        """Outcomes so far, by name."""
+        return self.dispatcher.tally
+
+    # What the parts ask of each other
+
+    def identified(self) -> None:
+        """Take in that the worker has an id, or a new one: the listener may take the lock for it."""
+        if self.listener is None:
+            return
+        if self.listener.thread.ident is None:
+            self.listener.start()
+        else:
+            self.listener.poke()
+
+    def deliver(self, ended: Ended) -> None:
+        """Hand the end of a run to the dispatcher."""
+        self.dispatcher.events.put(ended)
+
+    def heard(self, event: Heard) -> None:
+        """Hand what the listener heard to the dispatcher."""
+        self.dispatcher.events.put(event)
+
+    def settle(self, ended: Ended) -> bool:
+        """Write an outcome in the open transaction of a transactional body."""
+        with connections[self.alias].cursor() as cursor:
+            return finish.finish_here(cursor, self.dispatcher.worker, ended)
+
+    def timeout_of(self, job: ClaimedJob) -> float | None:
+        """Return the seconds that a run of `job` may take."""
+        task = registry.get(job.task_path)
+        limit = None if task is None else self.executor.timeout_of(task, job.queue_name)
+        return None if limit is None else limit.total_seconds()
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Open the dispatcher's connection."""
+        parameters = connection_parameters(self.alias)
+        return link.connect(parameters, prepare=self.settings.prepared_statements)
+
+    def register(self) -> Statement:
+        """Return the statement that enters this worker in the database."""
+        chosen = self.options
+        host = socket.gethostname()
+        return workers.register(
+            workers.Registration(
+                name=chosen.name or f"{host}:{os.getpid()}",
+                host=host,
+                pid=os.getpid(),
+                queues=chosen.queues,
+                excluded_queues=chosen.excluded_queues,
+                tasks=sorted(registry),
+                threads=self.threads.count,
+                async_slots=self.dispatcher.room[ASYNC],
+                versions=versions(),
+            )
+        )
+
+    def is_done(self) -> bool:
+        """Whether the worker should end by itself: drained, or due to be recycled."""
+        chosen, dispatcher = self.options, self.dispatcher
+        if chosen.max_jobs is not None and sum(dispatcher.tally.values()) >= chosen.max_jobs:
+            self.ending = f"recycled after {sum(dispatcher.tally.values())} jobs"
+            return True
+        if chosen.max_memory_bytes is not None and memory_bytes() > chosen.max_memory_bytes:
+            self.ending = f"recycled at {memory_bytes() // 2**20} MB"
+            return True
+        if chosen.recyclable and self.threads.stuck:
+            self.ending = f"recycled with {len(self.threads.stuck)} stuck threads"
+            return True
+        if chosen.drain and is_drained(dispatcher):
+            self.ending = "drained"
+            return True
+        return False
+
+
+HAND_BACK_SECONDS = 5.0
+"""How long the database may take to store that jobs were handed back."""
+
+STILL_SECONDS = 30.0
+"""How long the dispatcher may be busy with one turn before the worker counts as stuck."""
+
+
+def rules_of(settings: conf.Settings, alias: str) -> Rules:
+    """Return the executor's part of the settings."""
+    return Rules(
+        database=alias,
+        backoff=settings.backoff,
+        timeout=settings.timeout,
+        queue_timeouts=settings.queue_timeouts,
+        transactional_timeout=settings.transactional_timeout,
+        keep_successful=settings.keep_successful,
+        keep_failed=settings.keep_failed,
+        max_error_chars=settings.max_error_chars,
+        max_argument_bytes=settings.max_argument_bytes,
+    )
+
+
+def served_of(options: WorkerOptions) -> Served:
+    """Return which queues the options name."""
+    names = None if options.queues is None else frozenset(options.queues)
+    return Served(names, frozenset(options.excluded_queues), options.limits)
+
+
+def tasks_by_kind() -> dict[str, list[str]]:
+    """Return the dotted paths of all registered tasks, by the kind of slot that runs them."""
+    found: dict[str, list[str]] = {SYNC: [], ASYNC: []}
+    for path, task in sorted(registry.items()):
+        found[ASYNC if task.is_async else SYNC].append(path)
+    return {kind: paths for kind, paths in found.items() if paths} or {SYNC: []}
+
+
+def connection_parameters(alias: str) -> dict[str, Any]:
+    """Return how Django would connect to `alias`, as psycopg takes it, without what is Django's own."""
+    wrapper = connections.create_connection(alias)
+    parameters: dict[str, Any] = dict(wrapper.get_connection_params())
+    for name in ("cursor_factory", "context", "prepare_threshold", "pool"):
+        parameters.pop(name, None)
+    return parameters
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that this process runs, as shown for a worker."""
+    return {
+        "python": platform.python_version(),
+        "django": django.get_version(),
+        "django_jobs": django_jobs.__version__,
+        "psycopg": psycopg.__version__,
+    }
+
+
+def memory_bytes() -> int:
+    """Return the resident size of this process; its peak where the system tells no more."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024

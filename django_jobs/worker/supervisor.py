@@ -1,0 +1,244 @@
+"""
+The supervisor: keeps a number of worker processes alive, and takes them down in stages.
+
+It never touches the database, so that no connection can cross into a child. A child that dies is replaced
+at once, with growing pauses when children die right after their start; the next one is told who died, so
+that it takes over that worker's jobs without waiting.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from time import monotonic
+from typing import Any
+
+import django
+from django.db import connections
+
+from django_jobs.telemetry import logger
+from django_jobs.worker.foreground import (
+    EXIT_BROKEN,
+    EXIT_DYING,
+    EXIT_HANDED_BACK,
+    EXIT_OK,
+    LOOK_SECONDS,
+    StopSignals,
+    leave,
+    run_worker,
+)
+from django_jobs.worker.options import WorkerOptions
+from django_jobs.worker.process import Worker
+
+YOUNG_SECONDS = 5.0
+"""A child that dies younger than this counts as dying at its start."""
+
+MOST_EARLY_DEATHS = 10
+"""So many such deaths in a row end the command."""
+
+LONGEST_PAUSE = 10.0
+"""Seconds between two starts at the most."""
+
+LAST_SECONDS = 10.0
+"""How long a child may take to hand back its jobs before it is killed."""
+
+
+@dataclass(slots=True)
+class Child:
+    """One worker process and what it shares with its parent."""
+
+    number: int
+    process: BaseProcess
+    worker: Any
+    """Its worker's id, a shared integer; 0 until it has registered."""
+    healthy_at: Any
+    """When it was last found healthy, a shared `time.monotonic()`."""
+    started_at: float
+
+
+class Supervisor:
+    """Runs `processes` workers with the same options until it is asked to stop."""
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        *,
+        processes: int,
+        start_method: str,
+        shutdown_seconds: float,
+        look: Callable[[bool], None],
+    ) -> None:
+        self.options = options
+        self.processes = processes
+        self.context: BaseContext = multiprocessing.get_context(start_method)
+        self.start_method = start_method
+        self.shutdown_seconds = shutdown_seconds
+        self.look = look
+        """Called every second with whether all children are healthy."""
+        self.children: dict[int, Child] = {}
+        self.start_at: dict[int, float] = {}
+        """When the missing children may be started."""
+        self.dead_workers: list[int] = []
+        self.early_deaths = 0
+        self.handed_back = False
+        """Whether some child ended with jobs that it had to hand back."""
+        self.stop = StopSignals()
+        self.wakeup, self.waker = os.pipe()
+
+    def run(self) -> int:
+        """Supervise until asked to stop; return the exit status."""
+        self.stop.install({signal.SIGTERM: self.stop.ask, signal.SIGINT: self.stop.ask})
+        threading.Thread(target=self.pass_on_wake, daemon=True).start()
+        for number in range(1, self.processes + 1):
+            self.start(number)
+        while not self.stop.count:
+            self.watch(LOOK_SECONDS)
+            for number, at in list(self.start_at.items()):
+                if monotonic() >= at:
+                    self.start(number)
+            self.look(self.is_healthy())
+            if self.early_deaths >= MOST_EARLY_DEATHS:
+                logger.critical(
+                    "%d worker processes in a row died right after their start; giving up", self.early_deaths
+                )
+                self.take_down()
+                return EXIT_DYING
+        return self.take_down()
+
+    def pass_on_wake(self) -> None:
+        """Wake the loop, which waits for processes, when a signal came."""
+        while True:
+            self.stop.wake.wait()
+            self.stop.wake.clear()
+            os.write(self.waker, b"x")
+
+    def start(self, number: int) -> None:
+        """Start the child with this number."""
+        close_connections()  # none may be open while a child is made
+        self.start_at.pop(number, None)
+        dead, self.dead_workers = self.dead_workers, []
+        worker, healthy_at = self.context.Value("q", 0), self.context.Value("d", monotonic())
+        name = f"{self.options.name}-{number}" if self.options.name else ""
+        options = replace(self.options, name=name, dead_for_certain=tuple(dead), recyclable=True)
+        process = self.context.Process(  # type: ignore[attr-defined]  # every real context has it
+            target=child_main,
+            args=(options, self.shutdown_seconds, worker, healthy_at, self.start_method, os.getpid()),
+            name=f"runjobs-{number}",
+        )
+        process.start()
+        self.children[number] = Child(number, process, worker, healthy_at, monotonic())
+
+    def watch(self, seconds: float) -> None:
+        """Wait for a child to end, a signal, or the time to be over; take in those that ended."""
+        sentinels = [child.process.sentinel for child in self.children.values()]
+        for ready in wait([*sentinels, self.wakeup], max(0.0, seconds)):
+            if ready == self.wakeup:
+                os.read(self.wakeup, 100)
+        for child in list(self.children.values()):
+            if not child.process.is_alive():
+                self.take_in(child)
+
+    def take_in(self, child: Child) -> None:
+        """Record how a child ended, and plan its replacement."""
+        child.process.join()
+        del self.children[child.number]
+        status = child.process.exitcode or 0
+        if status == EXIT_OK:
+            logger.info("worker process %d ended: recycled", child.process.pid)
+        elif status == EXIT_HANDED_BACK:
+            self.handed_back = True
+        else:
+            logger.error("worker process %d died: %s", child.process.pid, died_of(status))
+            if child.worker.value:
+                self.dead_workers.append(child.worker.value)
+        young = monotonic() - child.started_at < YOUNG_SECONDS
+        self.early_deaths = self.early_deaths + 1 if young and status != EXIT_OK else 0
+        pause = 0.0 if not self.early_deaths else min(LONGEST_PAUSE, 0.05 * 2**self.early_deaths)
+        if not self.stop.count:
+            self.start_at[child.number] = monotonic() + pause
+        child.process.close()
+
+    def is_healthy(self) -> bool:
+        """Whether all children are there and well."""
+        now = monotonic()
+        return len(self.children) == self.processes and all(
+            now - child.healthy_at.value < 10 * LOOK_SECONDS for child in self.children.values()
+        )
+
+    def take_down(self) -> int:
+        """Stop all children: gracefully, then by having them hand back their jobs, then by force."""
+        self.tell(signal.SIGTERM)
+        asked = self.stop.count
+        deadline = monotonic() + self.shutdown_seconds + LAST_SECONDS
+        hurried = False
+        while self.children:
+            self.watch(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
+            if self.stop.count > asked and not hurried:
+                hurried = True
+                deadline = monotonic() + LAST_SECONDS
+                self.tell(signal.SIGUSR1)
+            if monotonic() > deadline:
+                self.tell(signal.SIGKILL)
+        return EXIT_HANDED_BACK if self.handed_back else EXIT_OK
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal to all children."""
+        for child in self.children.values():
+            if child.process.pid is not None and child.process.is_alive():
+                os.kill(child.process.pid, number)
+
+
+def died_of(status: int) -> str:
+    """Return in words what an exit status of a process means."""
+    if status < 0:
+        return f"killed by {signal.Signals(-status).name}"
+    return "a part of it broke; see above" if status == EXIT_BROKEN else f"exit status {status}"
+
+
+def child_main(
+    options: WorkerOptions,
+    shutdown_seconds: float,
+    worker_id: Any,
+    healthy_at: Any,
+    start_method: str,
+    parent: int,
+) -> None:
+    """The main function of a child process."""
+    if start_method != "fork":
+        django.setup()
+    stop = StopSignals()
+    stop.install({signal.SIGTERM: stop.ask_once, signal.SIGUSR1: stop.ask, signal.SIGINT: signal.SIG_IGN})
+
+    def look(worker: Worker) -> None:
+        worker_id.value = worker.dispatcher.worker
+        if worker.is_healthy:
+            healthy_at.value = monotonic()
+        if is_orphan(start_method, parent):
+            logger.warning("the parent of worker process %d is gone; it stops", os.getpid())
+            stop.ask_once()
+
+    leave(run_worker(options, stop=stop, shutdown_seconds=shutdown_seconds, look=look))
+
+
+def is_orphan(start_method: str, parent: int) -> bool:
+    """Whether the supervisor is gone."""
+    if start_method == "forkserver":  # whose server is the parent that the system knows of
+        supervisor = multiprocessing.parent_process()
+        return supervisor is not None and not supervisor.is_alive()
+    return os.getppid() != parent
+
+
+def close_connections() -> None:
+    """Close every connection and pool of this process."""
+    for connection in connections.all(initialized_only=True):
+        connection.close()
+        close_pool = getattr(connection, "close_pool", None)
+        if close_pool is not None:
+            close_pool()

@@ -1,0 +1,59 @@
+"""
+Exceptions as text that the tables can hold, whatever the exception is made of.
+
+A message may be endless, contain NUL or lone surrogates, or raise when asked for: none of it may stop an
+outcome from being stored.
+"""
+
+from __future__ import annotations
+
+import traceback
+
+from django_jobs.core.records import Trace
+
+CALLERS = frozenset({"django_jobs.worker.executor", "django.tasks.base", "django_tasks.base"})
+"""Modules through which a body is called."""
+
+
+def trace_of(exception: BaseException, *, max_chars: int) -> Trace:
+    """
+    Return `exception` as text: the traceback cut to `max_chars`, the message to an eighth of it.
+
+    The outermost frames, down to the body's own, are left out: they are always the same.
+    """
+    kind = type(exception)
+    return Trace(
+        exception_class=storable(f"{kind.__module__}.{kind.__qualname__}", 500),
+        message=storable(message_of(exception), max_chars // 8),
+        traceback=storable(traceback_of(exception), max_chars),
+    )
+
+
+def message_of(exception: BaseException) -> str:
+    """Return the exception's own text, or what went wrong when it was asked for it."""
+    try:
+        return str(exception)
+    except BaseException as error:  # the message of a stranger's exception may raise anything at all
+        return f"<str() of the exception raised {type(error).__name__}>"
+
+
+def traceback_of(exception: BaseException) -> str:
+    """Return the traceback as Python prints it, from the body's own frame on."""
+    frames = exception.__traceback__
+    while frames is not None and frames.tb_frame.f_globals.get("__name__") in CALLERS and frames.tb_next:
+        frames = frames.tb_next
+    try:
+        return "".join(traceback.format_exception(type(exception), exception, frames))
+    except BaseException as error:  # as above: formatting calls the exception's own code
+        lines = traceback.format_tb(frames)
+        name = type(exception).__qualname__
+        return f"{''.join(lines)}{name}: <formatting it raised {type(error).__name__}>"
+
+
+def storable(text: str, max_chars: int) -> str:
+    """Return `text` without what PostgreSQL can't hold, the middle cut out and marked when it is too long."""
+    if len(text) > max_chars:
+        mark = f"\n… {len(text) - max_chars} characters cut …\n"
+        half = max(0, max_chars - len(mark)) // 2
+        text = text[:half] + mark + text[len(text) - half :]
+    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
