@@ -1,5 +1,5 @@
 """
-The backend for Django's Tasks framework: `TASKS = {"default": {"BACKEND": "django_jobs.backend.JobsBackend"}}`.
+The backend for Django's Tasks framework, `"BACKEND": "django_jobs.backend.JobsBackend"` in `TASKS`.
 
 It checks tasks, hands calls to `enqueueing`, and reads results back from the tables (`results`).
 """
@@ -20,6 +20,7 @@ from django_jobs.core.records import Inserted, NewJob
 from django_jobs.enqueueing import Limits, calls_of, decoded, enqueue_chunks, enqueue_one, prepare
 from django_jobs.exceptions import UnknownSetting
 from django_jobs.framework import (
+    AnyResult,
     BaseTaskBackend,
     InvalidTask,
     TaskResult,
@@ -69,7 +70,7 @@ class JobsBackend(BaseTaskBackend):
     def validate_task(self, task: Any) -> None:
         """Raise InvalidTask unless this backend can run `task`; its message names the option and value."""
         if isinstance(task.run_after, timedelta):
-            super().validate_task(WithoutDelay(task))
+            super().validate_task(WithoutDelay(task))  # type: ignore[arg-type]  # a stand-in
         else:
             super().validate_task(task)
         name = task.queue_name
@@ -81,7 +82,9 @@ class JobsBackend(BaseTaskBackend):
                 f"has {len(name)}."
             )
 
-    def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
+    def enqueue(  # type: ignore[override]  # the stubs tie the result to the task's signature
+        self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> AnyResult:
         """Insert one job in the caller's transaction and return its result, still READY."""
         self.validate_task(task)
         self.check_importable(task)
@@ -111,7 +114,7 @@ class JobsBackend(BaseTaskBackend):
         """See `JobTask.enqueue_many`."""
         return await sync_to_async(partial(self.enqueue_many, task, calls, ids=ids), thread_sensitive=True)()
 
-    def get_result(self, result_id: str) -> TaskResult:
+    def get_result(self, result_id: str) -> AnyResult:
         """Return the result with this id as it is now. Raises TaskResultDoesNotExist."""
         return results.get(result_id, database=self.database, backend=self.alias)
 
@@ -129,7 +132,7 @@ class JobsBackend(BaseTaskBackend):
                 "something else. Give the task a name of its own at module level."
             )
 
-    def new_result(self, task: JobTask, job: NewJob, inserted: Inserted) -> TaskResult:
+    def new_result(self, task: JobTask, job: NewJob, inserted: Inserted) -> AnyResult:
         """Return the result of a job that was just enqueued."""
         args, kwargs, meta = decoded(job)
         return TaskResult(

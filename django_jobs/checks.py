@@ -82,7 +82,8 @@ def check_database(alias: str) -> list[checks.CheckMessage]:
 
 def unknown_alias(where: str, alias: str) -> checks.CheckMessage:
     return checks.Error(
-        f"{where} names the database {alias!r}, which DATABASES doesn't have.{suggestion(alias, list(connections))}",
+        f"{where} names the database {alias!r}, which DATABASES doesn't have."
+        f"{suggestion(alias, list(connections))}",
         id="django_jobs.E002",
     )
 
@@ -140,7 +141,7 @@ def missing_tables(alias: str) -> list[str]:
             columns = {
                 column.name for column in connection.introspection.get_table_description(cursor, table)
             }
-            wanted = {field.column for field in model._meta.local_concrete_fields}
+            wanted = {str(field.column) for field in model._meta.local_concrete_fields}
             problems += [f"The column {table}.{name} is missing." for name in sorted(wanted - columns)]
             indexes = connection.introspection.get_constraints(cursor, table)
             problems += [

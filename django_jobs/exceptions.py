@@ -20,9 +20,10 @@ class Signal(Exception):
 
 def seconds_or_delta(after: timedelta | float | None, name: str) -> timedelta | None:
     """Return `after` as a timedelta; a bare number counts seconds. Raises TypeError or ValueError."""
+    delta: timedelta | None
     if after is None or isinstance(after, timedelta):
         delta = after
-    elif isinstance(after, (int, float)) and not isinstance(after, bool):
+    elif type(after) in (int, float):
         try:
             delta = timedelta(seconds=after)
         except (OverflowError, ValueError):

@@ -8,13 +8,15 @@ these names from here and nowhere else.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import django
 from django.core.exceptions import ImproperlyConfigured
 
 IN_CORE = django.VERSION >= (6, 0)
 """True where the framework is part of Django itself."""
 
-if IN_CORE:
+if TYPE_CHECKING or IN_CORE:
     from django.tasks import TaskContext, TaskResult, TaskResultStatus, task_backends
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import (
@@ -68,6 +70,11 @@ else:
     InvalidTaskBackend = renamed("InvalidTaskBackend", "InvalidTaskBackendError")
     TaskResultDoesNotExist = renamed("TaskResultDoesNotExist", "ResultDoesNotExist")
 
+if TYPE_CHECKING:
+    AnyResult = TaskResult[..., Any]
+else:
+    AnyResult = TaskResult  # generic in the stubs and the backport only
+
 __all__ = [
     "DEFAULT_TASK_BACKEND_ALIAS",
     "DEFAULT_TASK_PRIORITY",
@@ -75,6 +82,7 @@ __all__ = [
     "IN_CORE",
     "TASK_MAX_PRIORITY",
     "TASK_MIN_PRIORITY",
+    "AnyResult",
     "BaseTaskBackend",
     "InvalidTask",
     "InvalidTaskBackend",

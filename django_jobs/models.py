@@ -116,7 +116,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         from django_jobs import operations
 
         changed, last = 0, 0
-        jobs = operations.Operations(self.db if self._db is None else self._db)
+        jobs = operations.Operations(self.db)
         rest = self.order_by("pk")
         while ids := list(rest.filter(pk__gt=last).values_list("pk", flat=True)[:size]):
             changed += len(act(jobs, ids))

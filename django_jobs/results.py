@@ -15,7 +15,7 @@ from django.utils.module_loading import import_string
 
 from django_jobs.core.records import ClaimedJob
 from django_jobs.core.states import FAILURES, State
-from django_jobs.framework import TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
+from django_jobs.framework import AnyResult, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
 from django_jobs.tasks import JobTask, registry
 
 STATUS = {
@@ -31,7 +31,7 @@ STATUS = {
 LARGEST_ID = 2**63 - 1
 
 
-def get(result_id: str, *, database: str, backend: str) -> TaskResult:
+def get(result_id: str, *, database: str, backend: str) -> AnyResult:
     """
     Return the result of the job with this id. Raises TaskResultDoesNotExist for any text that is none.
 
@@ -40,7 +40,7 @@ def get(result_id: str, *, database: str, backend: str) -> TaskResult:
     """
     from django_jobs.models import Job  # not at import: a backend may be made before the apps are loaded
 
-    text = result_id if isinstance(result_id, str) else ""
+    text = result_id if isinstance(result_id, str) else ""  # type: ignore[redundant-expr]  # callers err
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
     job = None
     if 0 < number <= LARGEST_ID and text == str(number):
@@ -50,13 +50,13 @@ def get(result_id: str, *, database: str, backend: str) -> TaskResult:
     return of_row(job, backend)
 
 
-def of_row(job: Any, backend: str) -> TaskResult:
+def of_row(job: Any, backend: str) -> AnyResult:
     """Return the result for a row of `Job`, its attempts prefetched."""
     past = sorted(job.attempts.all(), key=lambda attempt: attempt.number)
     worker_ids = [str(a.worker) for a in past if a.kind not in UNCOUNTED and a.worker is not None]
     if job.state in (State.RUNNING, State.SUCCESSFUL) and job.worker is not None:
         worker_ids.append(str(job.worker))
-    result = TaskResult(
+    result: AnyResult = TaskResult(
         task=task_of_row(
             task_at(job.task_path),
             queue_name=job.queue_name,
@@ -92,7 +92,7 @@ UNCOUNTED = frozenset({"SNOOZED", "RELEASED"})
 
 def of_claim(
     job: ClaimedJob, task: JobTask, args: list[Any], kwargs: dict[str, Any], worker: int
-) -> TaskResult:
+) -> AnyResult:
     """Return the result of a job that a worker has just claimed: RUNNING, this worker appended."""
     past = job.past or []
     return TaskResult(

@@ -89,8 +89,9 @@ class JobTask(Task):  # type: ignore[type-arg]  # generic in the backport only
 
     def __post_init__(self) -> None:
         backend = self.get_backend()
-        if isinstance(self.run_after, timedelta) and not is_jobs_backend(backend):
-            object.__setattr__(self, "run_after", timezone.now() + self.run_after)
+        wanted: datetime | timedelta | None = self.run_after
+        if isinstance(wanted, timedelta) and not is_jobs_backend(backend):
+            object.__setattr__(self, "run_after", timezone.now() + wanted)
         backend.validate_task(self)
         check_options(self)
         known = registry.get(self.module_path)
@@ -101,7 +102,7 @@ class JobTask(Task):  # type: ignore[type-arg]  # generic in the backport only
         """Return the backend of this task's alias; without a `TASKS` setting, ours."""
         return backend_of(self.backend)
 
-    def using(  # type: ignore[override]
+    def using(
         self,
         *,
         priority: int | None = None,
@@ -181,7 +182,7 @@ def rebuild(path: str, changes: dict[str, Any]) -> JobTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobContext(TaskContext):
+class JobContext(TaskContext):  # type: ignore[type-arg, misc]  # the stubs differ from Django here
     """What a body with `takes_context=True` gets as its first argument."""
 
     job_id: int
@@ -275,7 +276,7 @@ OPTIONS = frozenset(f.name for f in fields(JobTask)) - frozenset(
 
 def backend_of(alias: str) -> BaseTaskBackend:
     """Return the backend of `alias`: with no `TASKS` setting at all, "default" is ours with any queue."""
-    if alias == DEFAULT_TASK_BACKEND_ALIAS and not settings.is_overridden("TASKS"):
+    if alias == DEFAULT_TASK_BACKEND_ALIAS and not settings.is_overridden("TASKS"):  # type: ignore[misc]  # not in the stubs
         return unconfigured_backend()
     backend: BaseTaskBackend = task_backends[alias]
     return backend

@@ -81,7 +81,7 @@ class Notification:
         try:
             with connections[self.alias].cursor() as cursor:
                 notify(cursor, settings.channel, self.earliest.values(), again=again)
-        except Exception as error:  # a failure here must never reach the caller, whose work is committed
+        except Exception as error:  # noqa: BLE001  (must never reach the caller, whose work is committed)
             logger.warning("workers could not be notified; they will find the jobs by polling: %s", error)
 
 

@@ -100,11 +100,11 @@ def cancel(
     """
     waiting = {"ids": list(ids), "reason": reason, "keep": interval(keep)}
     cancelled = [row[0] for row in run(cursor, (CANCEL_WAITING, waiting))]
-    left = [id for id in ids if id not in set(cancelled)]
+    left = [job_id for job_id in ids if job_id not in set(cancelled)]
     if not left:
         return cancelled, []
     asked = [row[0] for row in run(cursor, (CANCEL_RUNNING, {"ids": left}))]
-    left = [id for id in left if id not in set(asked)]
+    left = [job_id for job_id in left if job_id not in set(asked)]
     if left:
         cancelled += [row[0] for row in run(cursor, (CANCEL_WAITING, waiting | {"ids": left}))]
     return cancelled, asked

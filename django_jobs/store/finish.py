@@ -28,7 +28,9 @@ from django_jobs.core.records import (
 from django_jobs.core.states import Decision, Kind, State
 from django_jobs.store.cursor import Cursor, Statement, array, run
 
-# Both joins are meant as one primary key look-up for each row; see store/link.py for how that is kept.
+# The join is meant as one primary key look-up for each row: store/link.py says how that is kept. Written as
+# `state = 'RUNNING'` the guard would invite the planner to the index of running jobs, whose dead entries it
+# would then walk for every batch (two to three times the cost; docs/decisions/0001).
 COMPLETE = """
     UPDATE django_jobs_job AS job
        SET state = 'SUCCESSFUL', finished_at = now(), expires_at = now() + done.keep::interval,
@@ -38,7 +40,7 @@ COMPLETE = """
      WHERE job.id = done.id
        AND job.attempt = done.attempt   -- a rescued job has moved on: the late run loses
        AND job.worker = %(worker)s
-       AND job.state = 'RUNNING'
+       AND job.state || '' = 'RUNNING'
  RETURNING job.id
 """
 
@@ -48,7 +50,7 @@ COMPLETE_AND_DELETE = """
     job AS (
         DELETE FROM django_jobs_job AS job USING done
          WHERE job.id = done.id AND job.attempt = done.attempt
-           AND job.worker = %(worker)s AND job.state = 'RUNNING'
+           AND job.worker = %(worker)s AND job.state || '' = 'RUNNING'
      RETURNING job.id),
     attempts AS (
         DELETE FROM django_jobs_attempt USING job WHERE job_id = job.id)
@@ -84,7 +86,7 @@ END = """
          WHERE job.id = ended.id
            AND job.attempt = ended.attempt
            AND job.worker = %(worker)s
-           AND job.state = 'RUNNING'
+           AND job.state || '' = 'RUNNING'
      RETURNING job.id, job.attempt, job.state, job.run_after, job.last_attempted_at,
                ended.kind, ended.exception_class, ended.message, ended.traceback, ended.decision),
     attempt AS (
@@ -109,7 +111,7 @@ RELEASE = """
            worker = NULL, uncounted = job.uncounted + 1
       FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS stray (id, attempt)
      WHERE job.id = stray.id AND job.attempt = stray.attempt
-       AND job.worker = %(worker)s AND job.state = 'RUNNING'
+       AND job.worker = %(worker)s AND job.state || '' = 'RUNNING'
  RETURNING job.id
 """
 
@@ -154,7 +156,7 @@ def release(worker: int, runs: Sequence[Sequence[Any]]) -> Statement:
     """Return the statement that hands back jobs which never began; `runs` are rows of id and attempt."""
     return RELEASE, {
         "worker": worker,
-        "ids": array(id for id, _ in runs),
+        "ids": array(job_id for job_id, _ in runs),
         "attempts": array(attempt for _, attempt in runs),
     }
 
@@ -224,7 +226,7 @@ def end_row(outcome: Outcome) -> tuple[Any, ...]:
 def ready(
     after: timedelta | None, uncounted: int, why: str, kind: Kind | None, trace: Trace, decision: Decision
 ) -> tuple[Any, ...]:
-    """Return the row of a run after which the job is READY again: after a delay, or when it was due before."""
+    """Return the row of a run after which the job is READY again, after a delay or when it was due."""
     end = (uncounted, why or None, kind and kind.value, *texts(trace), decision.value)
     return (State.READY.value, interval(after), None, *end)
 

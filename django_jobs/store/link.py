@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
+from psycopg.types.json import Json
 
 from django_jobs.store.cursor import Rows, Statement
 
@@ -56,7 +57,7 @@ def connect(parameters: Mapping[str, Any], *, prepare: bool) -> psycopg.Connecti
     connection = psycopg.connect(**chosen)
     if prepare:
         with connection.cursor() as cursor:
-            cursor.execute(SET, {"settings": psycopg.types.json.Json(SESSION)})
+            cursor.execute(SET, {"settings": Json(SESSION)})
     return connection
 
 

@@ -8,7 +8,7 @@ number of processes may prune at once.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from django_jobs.store.cursor import Statement
 from django_jobs.store.finish import interval
@@ -16,8 +16,8 @@ from django_jobs.store.finish import interval
 # Index django_jobs_expiry.
 PRUNE = """
     WITH doomed AS (
-        SELECT id FROM django_jobs_job
-         WHERE expires_at <= now() - %(grace)s::interval
+        SELECT id, expires_at FROM django_jobs_job
+         WHERE expires_at >= %(after)s::timestamptz AND expires_at <= now() - %(grace)s::interval
            AND state IN ('SUCCESSFUL', 'FAILED', 'CANCELLED')
          ORDER BY expires_at LIMIT %(limit)s
            FOR UPDATE SKIP LOCKED),
@@ -25,7 +25,7 @@ PRUNE = """
         DELETE FROM django_jobs_job AS job USING doomed WHERE job.id = doomed.id RETURNING job.id),
     attempts AS (
         DELETE FROM django_jobs_attempt USING job WHERE job_id = job.id)
-    SELECT count(*) FROM job
+    SELECT (SELECT count(*) FROM job), (SELECT max(expires_at) FROM doomed)
 """
 
 PRUNE_WORKERS = """
@@ -39,9 +39,18 @@ PRUNE_WORKERS = """
 """
 
 
-def prune(limit: int, grace: timedelta = timedelta(0)) -> Statement:
-    """Return the statement that deletes up to `limit` jobs that expired `grace` ago; it returns how many."""
-    return PRUNE, {"limit": limit, "grace": interval(grace)}
+BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
+"""Before every expiry."""
+
+
+def prune(limit: int, *, after: datetime = BEGINNING, grace: timedelta = timedelta(0)) -> Statement:
+    """
+    Return the statement that deletes up to `limit` jobs that expired `grace` ago.
+
+    It returns how many, and the last one's expiry. Given back as `after`, the next batch starts there and
+    doesn't walk the entries of what was deleted, which stay while any transaction is open.
+    """
+    return PRUNE, {"limit": limit, "after": after, "grace": interval(grace)}
 
 
 def prune_workers(keep: timedelta) -> Statement:

@@ -74,7 +74,7 @@ def announce(ended: Ended) -> None:
         case Failed():
             try:
                 raise ended.exception or RuntimeError(ended.outcome.trace.message)
-            except BaseException:  # Django's contract: sent while the exception is being handled
+            except BaseException:  # noqa: BLE001  (Django's contract: sent while it is being handled)
                 finished(ended, TaskResultStatus.FAILED)
         case Cancelled():
             finished(ended, TaskResultStatus.FAILED)

@@ -94,7 +94,7 @@ class Claiming:
         kinds: Sequence[str],
         queues: Iterable[str],
         poll_seconds: float,
-        jitter: Callable[[], float] = lambda: random.uniform(0.9, 1.1),
+        jitter: Callable[[], float] = lambda: random.uniform(0.9, 1.1),  # noqa: S311  (no secret)
     ) -> None:
         self.served = served
         self.reaches = {kind: Reach() for kind in kinds}

@@ -332,7 +332,7 @@ class Dispatcher:
         }
 
     def ahead(self, kind: str) -> int:
-        """Return how many jobs may be claimed beyond the slots: a little work, and only while jobs are short."""
+        """Return how many jobs may be claimed beyond the slots: little work, while jobs are short."""
         return min(AHEAD_MOST, int(AHEAD_SECONDS / max(self.average[kind], 1e-6)))
 
     def seconds_left(self) -> float:
@@ -409,14 +409,14 @@ class Dispatcher:
         self.duties.on_new_identity()
 
     def sign_on_again(self) -> None:
-        """After this worker was declared dead: what runs here has been taken over, new work needs a new id."""
+        """Go on under a new id: this worker was declared dead, and what ran here is taken over."""
         assert self.connection is not None
         logger.warning("worker %s was declared dead; it registers anew and goes on", self.worker)
         self.holds_lock = False
         self.sign_on(self.connection)
 
     def take_stock(self) -> None:
-        """Hand back jobs that run under this worker's name without its knowledge: a claim's answer was lost."""
+        """Hand back jobs that run under this worker's name unknown to it: a claim's answer was lost."""
         assert self.connection is not None
         [rows] = run_together(self.connection, [workers.strays(self.worker, list(self.in_flight))])
         if rows:

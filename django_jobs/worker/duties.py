@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,9 @@ from django_jobs.telemetry import logger
 if TYPE_CHECKING:
     from django_jobs.store.cursor import Rows, Statement
     from django_jobs.worker.dispatcher import Dispatcher
+
+PRUNE_PAUSE = 0.2
+"""Seconds between two batches of pruning, so that claims go on."""
 
 ALONE_FACTOR = 10
 """A worker that is alone looks for dead ones this many times less often."""
@@ -53,6 +56,8 @@ class Duties:
     """Workers whose parent saw them die."""
     suspects: set[int] = field(default_factory=set)
     """Workers whose lock was gone at the last look."""
+    pruned_to: datetime = prune.BEGINNING
+    """How far the pruning under way has come."""
     table: list[Duty] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -66,9 +71,9 @@ class Duties:
                 "prune",
                 settings.prune_seconds,
                 prune_expired,
-                now + random.uniform(0.1, settings.prune_seconds),
+                now + spread(0.1, settings.prune_seconds),
             ),
-            Duty("unknown", 300.0, fail_unknown_tasks, now + random.uniform(5, 60)),
+            Duty("unknown", 300.0, fail_unknown_tasks, now + spread(5, 60)),
         ]
 
     def run_due(self, dispatcher: Dispatcher) -> None:
@@ -77,7 +82,7 @@ class Duties:
             if monotonic() >= duty.due_at:
                 pause = duty.run(self, dispatcher)
                 wanted = duty.every if pause is None else pause
-                duty.due_at = monotonic() + wanted * random.uniform(0.9, 1.1)
+                duty.due_at = monotonic() + wanted * spread(0.9, 1.1)
 
     def seconds_left(self) -> float:
         """Return the time until the next duty."""
@@ -88,6 +93,11 @@ class Duties:
         for duty in self.table:
             if duty.name == name:
                 duty.due_at = 0.0
+
+
+def spread(least: float, most: float) -> float:
+    """Return a random time in between, so that workers started together don't act together."""
+    return random.uniform(least, most)  # noqa: S311  (no secret)
 
 
 def ask(dispatcher: Dispatcher, statement: Statement) -> Rows:
@@ -190,11 +200,15 @@ def take_stock(duties: Duties, dispatcher: Dispatcher) -> None:
 def prune_expired(duties: Duties, dispatcher: Dispatcher) -> float | None:
     """Delete a batch of expired jobs; the next one soon when there are more."""
     settings = duties.settings
-    [[count]] = ask(dispatcher, prune.prune(settings.prune_batch))
-    ask(dispatcher, prune.prune_workers(settings.keep_workers))
+    [[count, last]] = ask(dispatcher, prune.prune(settings.prune_batch, after=duties.pruned_to))
     if count:
         logger.debug("%d expired jobs were deleted", count)
-    return 0.2 if count >= settings.prune_batch else None
+    if count >= settings.prune_batch:
+        duties.pruned_to = last
+        return PRUNE_PAUSE
+    duties.pruned_to = prune.BEGINNING
+    ask(dispatcher, prune.prune_workers(settings.keep_workers))
+    return None
 
 
 def fail_unknown_tasks(duties: Duties, dispatcher: Dispatcher) -> None:

@@ -32,7 +32,7 @@ from django_jobs.core.records import (
 )
 from django_jobs.core.states import Kind
 from django_jobs.exceptions import Cancel, ClaimLost, Fail, JobTimeout, Retry, Snooze, UnknownTask, WorkerLost
-from django_jobs.framework import TaskResult, task_finished, task_started
+from django_jobs.framework import AnyResult, task_finished, task_started
 from django_jobs.results import meta_of, of_claim
 from django_jobs.tasks import UNSET, JobContext, JobTask, registry
 from django_jobs.telemetry import DONE_LEVEL, STARTED_LEVEL, is_heard, logger
@@ -73,7 +73,8 @@ class Executor:
     def run(self, job: ClaimedJob) -> Ended:
         """Run a sync body here and now and return what it came to. Raises nothing but a late JobTimeout."""
         start = perf_counter()
-        result: TaskResult | None = None
+        result: AnyResult | None = None
+        outcome: Outcome
         exception: BaseException | None = None
         stored = False
         try:
@@ -82,11 +83,11 @@ class Executor:
             given = self.arguments(job, task, args, result)
             context = contextvars.copy_context()
             if task.transactional:
-                outcome: Outcome = context.run(self.run_transactional, job, task, given, kwargs)
+                outcome = context.run(self.run_transactional, job, task, given, kwargs)
                 stored = True
             else:
                 outcome = self.completed(task, context.run(task.call, *given, **kwargs))
-        except BaseException as error:  # whatever a body raises is its outcome, SystemExit included
+        except BaseException as error:  # noqa: BLE001  (whatever a body raises is its outcome)
             exception = error
             outcome = self.outcome_of(job, error)
         return Ended(job, outcome, exception, stored, perf_counter() - start, result)
@@ -104,14 +105,15 @@ class Executor:
     async def run_async(self, job: ClaimedJob) -> Ended:
         """Run an async body on this event loop and return what it came to. Raises nothing."""
         start = perf_counter()
-        result: TaskResult | None = None
+        result: AnyResult | None = None
+        outcome: Outcome
         exception: BaseException | None = None
         try:
             task, args, kwargs = self.call_of(job)
             result = self.announce(job, task, args, kwargs)
             value = await task.func(*self.arguments(job, task, args, result), **kwargs)
             outcome = self.completed(task, value)
-        except BaseException as error:  # as above; raised any further, some would stop the event loop
+        except BaseException as error:  # noqa: BLE001  (as above; some would stop the event loop)
             exception = error
             outcome = self.outcome_of(job, error)
         return Ended(job, outcome, exception, False, perf_counter() - start, result)
@@ -130,7 +132,7 @@ class Executor:
 
     def announce(
         self, job: ClaimedJob, task: JobTask, args: list[Any], kwargs: dict[str, Any]
-    ) -> TaskResult | None:
+    ) -> AnyResult | None:
         """Send `task_started`, and return the job's result when anyone needs one."""
         heard = is_heard(task_started, STARTED_LEVEL)
         if not (heard or task.takes_context or is_heard(task_finished, DONE_LEVEL)):
@@ -141,7 +143,7 @@ class Executor:
         return result
 
     def arguments(
-        self, job: ClaimedJob, task: JobTask, args: list[Any], result: TaskResult | None
+        self, job: ClaimedJob, task: JobTask, args: list[Any], result: AnyResult | None
     ) -> list[Any]:
         """Return the positional arguments, the context first where the task takes one."""
         if not task.takes_context:

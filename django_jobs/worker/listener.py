@@ -19,9 +19,10 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.types.json import Json
 
 from django_jobs.core.records import Wake
-from django_jobs.store.link import KEEPALIVE
+from django_jobs.store.link import KEEPALIVE, SET
 from django_jobs.store.notify import parse
 from django_jobs.store.workers import LOCK
 from django_jobs.telemetry import logger
@@ -33,8 +34,8 @@ HEARTBEAT_SECONDS = 15.0
 ANSWER_SECONDS = 10.0
 """How long an answer may take before the connection is given up."""
 
-CHECK_INTERVAL = "2s"
-"""How soon the server notices that this process is gone while it works for it."""
+SESSION = {"client_connection_check_interval": "2s", "idle_session_timeout": "0"}
+"""So that the server notices soon that this process is gone, and doesn't mind that the session is idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +147,12 @@ class Listener:
         os.write(self.waker, b"x")
 
     def connect(self) -> None:
-        """Open the session, listen, take the lock, and tell the dispatcher that it may have missed something."""
+        """Open the session, listen, take the lock, and tell the dispatcher that it may have missed some."""
         chosen = {**KEEPALIVE, **self.parameters, "autocommit": True, "prepare_threshold": None}
         connection = psycopg.connect(**chosen)
         try:
             connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self.channel)))
-            connection.execute(
-                "SELECT set_config('client_connection_check_interval', %s, false)", [CHECK_INTERVAL]
-            )
-            connection.execute("SELECT set_config('idle_session_timeout', '0', false)")
+            connection.execute(SET, {"settings": Json(SESSION)})
             worker = self.worker()
             row = connection.execute(LOCK, {"lock_class": self.lock_class, "worker": worker}).fetchone()
         except BaseException:

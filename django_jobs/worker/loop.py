@@ -51,7 +51,7 @@ class Loop:
                 pause = self.tick()
             except self.passing as error:
                 pause = self.pause_after(error)
-            except BaseException as error:  # kept for whoever waits for this loop, and logged by them
+            except BaseException as error:  # noqa: BLE001  (kept for whoever waits for this loop)
                 self.error = error
                 return
             else:
@@ -71,7 +71,7 @@ class Loop:
             logger.debug("%s: failure %d: %s", self.name, self.failures, one_line(error))
         self.reset()
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self.failures - 1, 10))
-        return random.uniform(longest / 2, longest)
+        return random.uniform(longest / 2, longest)  # noqa: S311  (no secret)
 
 
 def one_line(error: BaseException) -> str:

@@ -13,6 +13,7 @@ import socket
 import sys
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 from typing import Any
@@ -309,8 +310,8 @@ def versions() -> dict[str, str]:
 def memory_bytes() -> int:
     """Return the resident size of this process; its peak where the system tells no more."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * resource.getpagesize()
     except OSError:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024

@@ -153,7 +153,7 @@ class ThreadSlots:
 
     def take_back(self) -> list[ClaimedJob]:
         """Return the jobs that no thread has begun, and forget them."""
-        jobs = []
+        jobs: list[ClaimedJob] = []
         while True:
             try:
                 job = self.inbox.get_nowait()

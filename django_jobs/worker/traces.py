@@ -33,7 +33,7 @@ def message_of(exception: BaseException) -> str:
     """Return the exception's own text, or what went wrong when it was asked for it."""
     try:
         return str(exception)
-    except BaseException as error:  # the message of a stranger's exception may raise anything at all
+    except BaseException as error:  # noqa: BLE001  (a stranger's exception may raise anything)
         return f"<str() of the exception raised {type(error).__name__}>"
 
 
@@ -44,7 +44,7 @@ def traceback_of(exception: BaseException) -> str:
         frames = frames.tb_next
     try:
         return "".join(traceback.format_exception(type(exception), exception, frames))
-    except BaseException as error:  # as above: formatting calls the exception's own code
+    except BaseException as error:  # noqa: BLE001  (formatting calls the exception's own code)
         lines = traceback.format_tb(frames)
         name = type(exception).__qualname__
         return f"{''.join(lines)}{name}: <formatting it raised {type(error).__name__}>"

@@ -106,9 +106,7 @@ class Command(BaseCommand):
         add("--drain", action="store_true", help="run what is due and its retries, print counts, exit")
         add("--timeout", type=seconds, metavar="SECONDS", help="longest time for --drain (default: none)")
         add("--max-jobs", type=count, metavar="N", help="replace a process after N jobs, between jobs")
-        add(
-            "--max-memory", type=count, metavar="MB", help="replace a process that grew over MB, between jobs"
-        )
+        add("--max-memory", type=count, metavar="MB", help="replace a process over MB, between jobs")
         add(
             "--shutdown-timeout",
             type=seconds_or_zero,
@@ -117,7 +115,7 @@ class Command(BaseCommand):
             f"(default: the setting, {settings.shutdown_seconds:g})",
         )
         add(
-            "--database", metavar="ALIAS", help="database of the queue (default: the setting, or the routers)"
+            "--database", metavar="ALIAS", help="database of the queue (default: as settings and routers say)"
         )
         add("--worker-name", default="", metavar="NAME", help="name shown in the admin (default: host:pid)")
         add("--reload", action="store_true", help="restart when code changes; for development")
@@ -221,7 +219,7 @@ class Command(BaseCommand):
         return status
 
     def wait_for_tables(self, alias: str, patience: float) -> None:
-        """Wait until the database answers and has its tables. Raises CommandError after `patience` seconds."""
+        """Wait until the database answers and has its tables, for `patience` seconds. Raises CommandError."""
         deadline = monotonic() + patience
         told = ""
         while True:
