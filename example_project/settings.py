@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
+
+import django
 
 from example_project import database, embedded
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+VAR_DIR = Path(os.environ.get("EXAMPLE_VAR", BASE_DIR / "var"))  # whatever is written at run time
 
 SECRET_KEY = "example-project-only"
 DEBUG = True
@@ -67,6 +71,24 @@ USE_I18N = True
 USE_TZ = True
 
 STATIC_URL = "static/"
-STATIC_ROOT = BASE_DIR / "var" / "static"
+STATIC_ROOT = VAR_DIR / "static"
 MEDIA_URL = "media/"
-MEDIA_ROOT = BASE_DIR / "var" / "media"
+MEDIA_ROOT = VAR_DIR / "media"
+
+# The world outside the shop. `manage.py demo` starts servers for all of it and sets these variables; without
+# them, mail is printed by the worker, nothing is really printed, and prices are in euros only.
+PRINTER_URL = os.environ.get("PRINTER_URL", "")
+RATES_URL = os.environ.get("RATES_URL", "")
+DEFAULT_FROM_EMAIL = "Print shop <orders@prints.example>"
+
+smtp: dict[str, Any] = {
+    "host": os.environ.get("SMTP_HOST", ""),
+    "port": int(os.environ.get("SMTP_PORT", "25")),
+    "timeout": 10,
+}
+mail_backend = f"django.core.mail.backends.{'smtp' if smtp['host'] else 'console'}.EmailBackend"
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": mail_backend, "OPTIONS": smtp if smtp["host"] else {}}}
+else:
+    EMAIL_BACKEND = mail_backend
+    EMAIL_HOST, EMAIL_PORT, EMAIL_TIMEOUT = smtp.values()
