@@ -10,35 +10,24 @@ anew, and what was claimed by a commit whose answer got lost is handed back (`ta
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from itertools import islice
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
 import psycopg
 
-from django_jobs.core.records import (
-    Cancelled,
-    ClaimedJob,
-    Completed,
-    Ended,
-    Failed,
-    Outcome,
-    Released,
-    Retried,
-    Snoozed,
-)
+from django_jobs.core.records import ClaimedJob, Ended, Failed, Released, Retried, Snoozed
 from django_jobs.core.states import Kind
 from django_jobs.store import claim, finish, workers
 from django_jobs.store.cursor import Rows, Statement
 from django_jobs.store.link import run_together
 from django_jobs.telemetry import fields, logger
-from django_jobs.worker.claiming import Claiming
+from django_jobs.worker.claiming import Claiming, Request
 from django_jobs.worker.duties import Duties
+from django_jobs.worker.ledger import AHEAD_SECONDS, Ledger
 from django_jobs.worker.listener import Connected, Disconnected, Heard, Woken
 from django_jobs.worker.loop import Loop, one_line
 from django_jobs.worker.slots import AsyncSlots, Run, ThreadSlots
@@ -46,11 +35,8 @@ from django_jobs.worker.traces import trace_of
 
 SYNC, ASYNC = "sync", "async"
 
-AHEAD_SECONDS = 0.05
-"""How much work may be claimed ahead of free slots: so little that nobody else would have begun it sooner."""
-
-AHEAD_MOST = 400
-"""Jobs claimed ahead at the most."""
+STOPS = "the worker stops"
+"""Why jobs that haven't begun are handed back."""
 
 WATCH_SECONDS = 0.25
 """How often runs with a timeout are looked at, since one may have begun after the last look."""
@@ -60,9 +46,6 @@ AHEAD_PATIENCE = 1.0
 
 BATCH = 500
 """Outcomes written in one cycle."""
-
-REMEMBERED = 1000
-"""Failed jobs whose ids are kept for the report of a drain."""
 
 REFUSALS = (psycopg.DataError, psycopg.IntegrityError, psycopg.NotSupportedError)
 """Errors that a value causes, and that come again however often it is sent."""
@@ -97,13 +80,12 @@ class Dispatcher:
         self.claiming = claiming
         self.threads = threads
         self.loop_slots = loop_slots
-        self.room = {SYNC: threads.count, ASYNC: async_slots}
+        self.slots: dict[str, ThreadSlots | AsyncSlots] = {SYNC: threads, ASYNC: loop_slots}
         self.tasks = tasks
         """Dotted paths of the tasks that are claimed, by kind of slot."""
         self.async_tasks = frozenset(tasks.get(ASYNC, ()))
         self.duties = duties
         self.announce = announce
-        self.timeout_of = timeout_of
         self.keep_cancelled = keep_cancelled
         self.max_error_chars = max_error_chars
         self.is_done = is_done
@@ -112,15 +94,10 @@ class Dispatcher:
         self.connection: psycopg.Connection[Any] | None = None
         self.worker = 0
         """This worker's id; a new one after it was declared dead."""
-        self.in_flight: dict[int, ClaimedJob] = {}
-        """Jobs that this worker claimed and whose outcome isn't stored yet."""
-        self.counts: Counter[str] = Counter()
-        """Jobs in flight by kind of slot."""
-        self.queue_counts: Counter[str] = Counter()
-        self.ended: dict[int, Ended] = {}
-        """Outcomes that aren't stored yet, by job."""
-        self.average = {SYNC: 1.0, ASYNC: 1.0}
-        """Sliding length of the runs, in seconds."""
+        kinds = {SYNC: threads.count, ASYNC: async_slots}
+        self.ledger = Ledger(
+            {kind: kinds[kind] for kind in tasks}, kind_of=self.kind_of, timeout_of=timeout_of
+        )
         self.moved_at = monotonic()
         """When a job was last handed over or ended."""
         self.moved_on_at = monotonic()
@@ -130,15 +107,7 @@ class Dispatcher:
         """Other workers that live."""
         self.stopping = False
         self.stocktaking = False
-        self.cancel_asked: set[int] = set()
-        """Jobs running here that someone asked to cancel."""
-        self.timed = 0
-        """Jobs in flight that have a timeout."""
         self.opened_at = 0.0
-        self.dead: deque[int] = deque(maxlen=REMEMBERED)
-        """The last jobs that failed for good."""
-        self.tally: Counter[str] = Counter()
-        """Outcomes stored so far, by name."""
         self.loop = Loop(
             "dispatcher",
             tick=self.tick,
@@ -165,10 +134,8 @@ class Dispatcher:
     def take_in(self, event: Ended | Heard | Nudge) -> None:
         """Take in one event."""
         match event:
-            case Ended(job=job):
-                known = self.in_flight.get(job.id)
-                if known is not None and known.attempt == job.attempt:
-                    self.ended.setdefault(job.id, event)
+            case Ended():
+                self.ledger.end(event)
             case Woken(wakes=wakes, again=again):
                 self.claiming.woken(wakes, monotonic(), again=again)
             case Connected(holds_lock=held):
@@ -195,16 +162,16 @@ class Dispatcher:
         self.moved_on_at = monotonic()
         if not self.stopping and self.is_done():
             self.stop()
-        if self.stopping and not self.in_flight:
+        if self.stopping and not self.ledger.in_flight:
             return None
         return self.seconds_left()
 
     def cycle(self) -> None:
         """Write what ended and claim for free slots, in one round trip."""
         now = monotonic()
-        ended = list(islice(self.ended.values(), BATCH))
+        ended = self.ledger.batch(BATCH)
         finishing = self.finishing([end for end in ended if not end.stored])
-        requests = [] if self.stopping else self.claiming.requests(now, self.free(ended), self.queue_counts)
+        requests = [] if self.stopping else self.requests(now, ended)
         statements = [*finishing]
         for request in requests:
             make = claim.claim if request.plain else claim.claim_after
@@ -221,6 +188,11 @@ class Dispatcher:
             self.start(jobs)
         if surveying:
             self.claiming.surveyed(claim.surveyed(answers[-1]), monotonic(), took)
+
+    def requests(self, now: float, leaving: Sequence[Ended]) -> list[Request]:
+        """Return the claims to make now, with room for as many as `leaving` makes."""
+        ledger = self.ledger
+        return self.claiming.requests(now, ledger.free(leaving), ledger.queue_counts)
 
     def finishing(self, ended: Sequence[Ended]) -> list[Statement]:
         """Return the statements that write `ended`."""
@@ -253,8 +225,8 @@ class Dispatcher:
             except REFUSALS as error:
                 trace = trace_of(error, max_chars=self.max_error_chars)
                 failed = Failed(kind=Kind.ERROR, trace=trace, keep=self.keep_cancelled)
-                self.ended[end.job.id] = replace(end, outcome=failed, exception=error)
-                [written] = run_together(self.connection, self.finishing([self.ended[end.job.id]]))
+                self.ledger.ended[end.job.id] = refused = replace(end, outcome=failed, exception=error)
+                [written] = run_together(self.connection, self.finishing([refused]))
             rows += written
         return rows
 
@@ -265,87 +237,52 @@ class Dispatcher:
         `written` are the rows that came back, by job: its id, and where that was decided there, its state.
         """
         for job_id in [end.job.id for end in ended]:
-            end = self.ended.pop(job_id)
-            job = self.in_flight.pop(job_id)
+            end = self.ledger.leave(job_id)
             self.moved_at = monotonic()
-            kind = self.kind_of(job)
-            self.counts[kind] -= 1
-            self.queue_counts[job.queue_name] -= 1
-            self.timed -= self.timeout_of(job) is not None
-            self.claiming.freed(job.queue_name)
-            self.cancel_asked.discard(job_id)
-            self.learn(kind, end)
+            self.claiming.freed(end.job.queue_name)
             if end.stored or job_id in written:
-                self.conclude(end, written.get(job_id, (job_id,)))
+                end = self.ledger.conclude(end, written.get(job_id, (job_id,)))
+                if isinstance(end.outcome, Retried | Snoozed):
+                    self.claiming.due_in(end.outcome.after.total_seconds(), self.moved_at)
+                self.announce(end)
             else:
-                self.tally["lost"] += 1
+                self.ledger.tally["lost"] += 1
                 logger.warning(
                     "job %s %s was taken over while attempt %s ran here; what it came to is dropped",
                     job_id,
-                    job.task_path,
-                    job.counted_attempt,
-                    extra=fields(job),
+                    end.job.task_path,
+                    end.job.counted_attempt,
+                    extra=fields(end.job),
                 )
 
-    def conclude(self, end: Ended, row: Sequence[Any]) -> None:
-        """Count and announce an outcome as it was stored."""
-        if row[1:] == ("CANCELLED",) and not isinstance(end.outcome, Cancelled):
-            end = replace(end, outcome=Cancelled(reason="cancelled while it ran", keep=None))
-        self.tally[name_of(end.outcome)] += 1
-        if isinstance(end.outcome, Retried | Snoozed):
-            self.claiming.due_in(end.outcome.after.total_seconds(), self.moved_at)
-        if isinstance(end.outcome, Failed):
-            self.dead.append(end.job.id)
-        self.announce(end)
-
-    def learn(self, kind: str, end: Ended) -> None:
-        """Take in how long a run took; longer ones count for more, so that few jobs wait behind them."""
-        if not isinstance(end.outcome, Released):
-            longer = end.seconds > self.average[kind]
-            self.average[kind] += (end.seconds - self.average[kind]) * (0.5 if longer else 0.05)
-
     def start(self, jobs: Sequence[ClaimedJob]) -> None:
-        """Hand claimed jobs to their slots."""
+        """Hand claimed jobs to their slots, or back when the worker was asked to stop in the meantime."""
         if not jobs:
             return
         self.moved_at = monotonic()
-        by_kind: dict[str, list[ClaimedJob]] = {SYNC: [], ASYNC: []}
-        for job in jobs:
-            self.in_flight[job.id] = job
-            self.queue_counts[job.queue_name] += 1
-            self.timed += self.timeout_of(job) is not None
-            by_kind[self.kind_of(job)].append(job)
-        for kind, slots in ((SYNC, self.threads), (ASYNC, self.loop_slots)):
-            if by_kind[kind]:
-                self.counts[kind] += len(by_kind[kind])
-                slots.submit(by_kind[kind])
+        by_kind = self.ledger.take(jobs)
+        if self.stopping:
+            self.hand_back(jobs, STOPS)
+            return
+        for kind, claimed in by_kind.items():
+            if claimed:
+                self.slots[kind].submit(claimed)
 
     def kind_of(self, job: ClaimedJob) -> str:
+        """Return the kind of slot that runs `job`."""
         return ASYNC if job.task_path in self.async_tasks else SYNC
-
-    def free(self, ended: Sequence[Ended]) -> dict[str, int]:
-        """Return how many jobs may be claimed for each kind of slot, once `ended` is written."""
-        leaving = Counter(self.kind_of(end.job) for end in ended if end.job.id in self.in_flight)
-        return {
-            kind: self.room[kind] + self.ahead(kind) - (self.counts[kind] - leaving[kind])
-            for kind in self.tasks
-        }
-
-    def ahead(self, kind: str) -> int:
-        """Return how many jobs may be claimed beyond the slots: little work, while jobs are short."""
-        return min(AHEAD_MOST, int(AHEAD_SECONDS / max(self.average[kind], 1e-6)))
 
     def seconds_left(self) -> float:
         """Return how long to wait for events."""
-        if self.ended:
+        if self.ledger.ended:
             return 0.0
         left = [self.duties.seconds_left()]
         if not self.stopping:
-            left.append(self.claiming.seconds_left(monotonic(), self.free(())))
+            left.append(self.claiming.seconds_left(monotonic(), self.ledger.free(())))
         left += [
             seconds for seconds in (self.threads.watch(), self.loop_slots.watch()) if seconds is not None
         ]
-        if self.timed:
+        if self.ledger.timed:
             left.append(WATCH_SECONDS)
         if not self.threads.inbox.empty():
             left.append(AHEAD_PATIENCE)
@@ -355,7 +292,7 @@ class Dispatcher:
         """Hand back what was claimed ahead and found no slot for long."""
         if monotonic() - self.moved_at > AHEAD_PATIENCE and not self.threads.inbox.empty():
             self.hand_back(self.threads.take_back(), "claimed ahead, but every slot stayed busy")
-            self.average[SYNC] = max(self.average[SYNC], AHEAD_SECONDS)
+            self.ledger.average[SYNC] = max(self.ledger.average[SYNC], AHEAD_SECONDS)
 
     def runs(self) -> list[Run]:
         """Return what runs now, in all slots."""
@@ -363,8 +300,8 @@ class Dispatcher:
 
     def cancel(self, job_id: int) -> None:
         """Tell a running body that its job is to be cancelled."""
-        if job_id not in self.cancel_asked:
-            self.cancel_asked.add(job_id)
+        if job_id in self.ledger.in_flight and job_id not in self.ledger.cancel_asked:
+            self.ledger.cancel_asked.add(job_id)
             self.loop_slots.cancel(job_id, "cancelled while it ran")
 
     # Stopping
@@ -373,7 +310,7 @@ class Dispatcher:
         """Claim nothing more, hand back what hasn't begun, and end once the rest is over."""
         self.stopping = True
         self.nudge()
-        self.hand_back(self.threads.take_back(), "the worker stops")
+        self.hand_back(self.threads.take_back(), STOPS)
 
     def hand_back(self, jobs: Sequence[ClaimedJob], reason: str, *, started: bool = False) -> None:
         """Put jobs back into their queue; the claim doesn't count."""
@@ -418,7 +355,7 @@ class Dispatcher:
     def take_stock(self) -> None:
         """Hand back jobs that run under this worker's name unknown to it: a claim's answer was lost."""
         assert self.connection is not None
-        [rows] = run_together(self.connection, [workers.strays(self.worker, list(self.in_flight))])
+        [rows] = run_together(self.connection, [workers.strays(self.worker, list(self.ledger.in_flight))])
         if rows:
             [released] = run_together(self.connection, [finish.release(self.worker, rows)])
             logger.info("%d jobs whose claim got lost with a connection were handed back", len(released))
@@ -440,20 +377,3 @@ class Dispatcher:
                 logger.info("worker %s could not sign off: %s", self.worker, one_line(error))
             self.connection.close()
             self.connection = None
-
-
-def name_of(outcome: Outcome) -> str:
-    """Return the word that an outcome is counted under."""
-    match outcome:
-        case Completed():
-            return "completed"
-        case Retried():
-            return "retried"
-        case Failed():
-            return "failed"
-        case Snoozed():
-            return "snoozed"
-        case Cancelled():
-            return "cancelled"
-        case Released():
-            return "released"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def is_drained(dispatcher: Dispatcher) -> bool:
     """Whether a worker that drains has nothing in its hands and nothing left to claim."""
-    if dispatcher.in_flight or dispatcher.ended or dispatcher.connection is None:
+    if dispatcher.ledger.in_flight or dispatcher.connection is None:
         return False
     served = dispatcher.claiming.served
     statement = stock.left(

@@ -112,7 +112,7 @@ def finish_worker(worker: Worker, stop: StopSignals, shutdown_seconds: float) ->
     deadline = monotonic() + shutdown_seconds
     asked = max(1, stop.count)
     if not worker.ended.is_set():
-        logger.info("the worker stops; %d jobs are still running", len(worker.dispatcher.in_flight))
+        logger.info("the worker stops; %d jobs are still running", len(worker.dispatcher.ledger.in_flight))
     while not worker.ended.is_set() and monotonic() < deadline and stop.count <= asked:
         stop.wake.clear()
         stop.wake.wait(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))

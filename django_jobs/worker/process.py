@@ -64,7 +64,7 @@ class Worker:
         self.executor = Executor(
             self.rules,
             worker=lambda: self.dispatcher.worker,
-            is_cancelled=lambda job_id: job_id in self.dispatcher.cancel_asked,
+            is_cancelled=lambda job_id: job_id in self.dispatcher.ledger.cancel_asked,
             settle=self.settle,
         )
         self.announcer = Announcer()
@@ -75,6 +75,7 @@ class Worker:
             timeout_of=self.timeout_of,
         )
         self.loop_slots = AsyncSlots(executor=self.executor, deliver=self.deliver, timeout_of=self.timeout_of)
+        self.async_slots = settings.async_slots if chosen.async_slots is None else chosen.async_slots
         tasks = tasks_by_kind()
         self.duties = Duties(
             settings,
@@ -92,7 +93,7 @@ class Worker:
             ),
             threads=self.threads,
             loop_slots=self.loop_slots,
-            async_slots=settings.async_slots if chosen.async_slots is None else chosen.async_slots,
+            async_slots=self.async_slots,
             tasks=tasks,
             duties=self.duties,
             announce=self.announcer.tell,
@@ -149,7 +150,7 @@ class Worker:
 
     def hand_back(self) -> None:
         """Hand back what still runs, so that another worker can start it at once."""
-        left = list(self.dispatcher.in_flight.values())
+        left = list(self.dispatcher.ledger.in_flight.values())
         logger.warning("%d jobs didn't end in time and are handed back", len(left))
         self.loop_slots.release("the worker stops")
         self.dispatcher.hand_back(left, "the worker stopped before it ended", started=True)
@@ -179,7 +180,7 @@ class Worker:
     @property
     def tally(self) -> Counter[str]:
         """Outcomes so far, by name."""
-        return self.dispatcher.tally
+        return self.dispatcher.ledger.tally
 
     # What the parts ask of each other
 
@@ -229,16 +230,16 @@ class Worker:
                 excluded_queues=chosen.excluded_queues,
                 tasks=sorted(registry),
                 threads=self.threads.count,
-                async_slots=self.dispatcher.room[ASYNC],
+                async_slots=self.async_slots,
                 versions=versions(),
             )
         )
 
     def is_done(self) -> bool:
         """Whether the worker should end by itself: drained, or due to be recycled."""
-        chosen, dispatcher = self.options, self.dispatcher
-        if chosen.max_jobs is not None and sum(dispatcher.tally.values()) >= chosen.max_jobs:
-            self.ending = f"recycled after {sum(dispatcher.tally.values())} jobs"
+        chosen = self.options
+        if chosen.max_jobs is not None and self.tally.total() >= chosen.max_jobs:
+            self.ending = f"recycled after {self.tally.total()} jobs"
             return True
         if chosen.max_memory_bytes is not None and memory_bytes() > chosen.max_memory_bytes:
             self.ending = f"recycled at {memory_bytes() // 2**20} MB"
@@ -246,7 +247,7 @@ class Worker:
         if chosen.recyclable and self.threads.stuck:
             self.ending = f"recycled with {len(self.threads.stuck)} stuck threads"
             return True
-        if chosen.drain and is_drained(dispatcher):
+        if chosen.drain and is_drained(self.dispatcher):
             self.ending = "drained"
             return True
         return False

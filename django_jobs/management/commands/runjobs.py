@@ -278,7 +278,7 @@ class Command(BaseCommand):
             ", ".join(f"{number} {name}" for name, number in sorted(worker.tally.items())) or "nothing to do"
         )
         self.stdout.write(f"Drained in {seconds:.1f} s: {counts}.")
-        dead = list(worker.dispatcher.dead)
+        dead = list(worker.dispatcher.ledger.dead)
         for job in Job.objects.using(worker.alias).filter(pk__in=dead[-100:]).order_by("pk"):
             self.stdout.write(f"  failed: #{job.pk} {job.task_path}: {job.reason}")
         if len(dead) > 100:

@@ -1,0 +1,147 @@
+"""
+The ledger: what a worker has in its hands, and what became of what it had.
+
+Kept by the dispatcher's thread alone; others may read it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from django_jobs.core.records import (
+    Cancelled,
+    ClaimedJob,
+    Completed,
+    Ended,
+    Failed,
+    Outcome,
+    Released,
+    Retried,
+    Snoozed,
+)
+
+AHEAD_SECONDS = 0.05
+"""How much work may be claimed ahead of free slots: so little that nobody else would have begun it sooner."""
+
+AHEAD_MOST = 400
+"""Jobs claimed ahead at the most."""
+
+REMEMBERED = 1000
+"""Failed jobs whose ids are kept for the report of a drain."""
+
+
+class Ledger:
+    """Jobs in flight, outcomes that wait to be stored, and counts of those that are."""
+
+    def __init__(
+        self,
+        room: Mapping[str, int],
+        *,
+        kind_of: Callable[[ClaimedJob], str],
+        timeout_of: Callable[[ClaimedJob], float | None],
+    ) -> None:
+        self.room = room
+        """Slots by kind."""
+        self.kind_of = kind_of
+        self.timeout_of = timeout_of
+        self.in_flight: dict[int, ClaimedJob] = {}
+        """Jobs that this worker claimed and whose outcome isn't stored yet."""
+        self.ended: dict[int, Ended] = {}
+        """Outcomes that aren't stored yet, by job."""
+        self.counts: Counter[str] = Counter()
+        """Jobs in flight by kind of slot."""
+        self.queue_counts: Counter[str] = Counter()
+        """Jobs in flight by queue."""
+        self.timed = 0
+        """Jobs in flight that have a timeout."""
+        self.average = dict.fromkeys(room, 1.0)
+        """Sliding length of the runs by kind of slot, in seconds."""
+        self.cancel_asked: set[int] = set()
+        """Jobs running here that someone asked to cancel."""
+        self.tally: Counter[str] = Counter()
+        """Outcomes stored so far, by name."""
+        self.dead: deque[int] = deque(maxlen=REMEMBERED)
+        """The last jobs that failed for good."""
+
+    def take(self, jobs: Sequence[ClaimedJob]) -> dict[str, list[ClaimedJob]]:
+        """Enter claimed jobs, and return them by kind of slot."""
+        by_kind: dict[str, list[ClaimedJob]] = {kind: [] for kind in self.room}
+        for job in jobs:
+            kind = self.kind_of(job)
+            by_kind[kind].append(job)
+            self.in_flight[job.id] = job
+            self.counts[kind] += 1
+            self.queue_counts[job.queue_name] += 1
+            self.timed += self.timeout_of(job) is not None
+        return by_kind
+
+    def end(self, ended: Ended) -> None:
+        """Enter an outcome; a second one of the same run is void, and so is one of a run that isn't ours."""
+        known = self.in_flight.get(ended.job.id)
+        if known is not None and known.attempt == ended.job.attempt:
+            self.ended.setdefault(ended.job.id, ended)
+
+    def batch(self, size: int) -> list[Ended]:
+        """Return the outcomes to store next."""
+        return list(islice(self.ended.values(), size))
+
+    def leave(self, job_id: int) -> Ended:
+        """Strike out a run whose outcome is stored or no longer ours to store; return it."""
+        ended = self.ended.pop(job_id)
+        job = self.in_flight.pop(job_id)
+        kind = self.kind_of(job)
+        self.counts[kind] -= 1
+        self.queue_counts[job.queue_name] -= 1
+        self.timed -= self.timeout_of(job) is not None
+        self.cancel_asked.discard(job_id)
+        if not isinstance(ended.outcome, Released):
+            # Longer runs count for more, so that few jobs are claimed to wait behind them.
+            difference = ended.seconds - self.average[kind]
+            self.average[kind] += difference * (0.5 if difference > 0 else 0.05)
+        return ended
+
+    def conclude(self, ended: Ended, row: Sequence[Any]) -> Ended:
+        """
+        Count an outcome that is stored, and return it as it was stored.
+
+        `row` is what came back: the job's id and, where that was decided in the database, its state.
+        """
+        if row[1:] == ("CANCELLED",) and not isinstance(ended.outcome, Cancelled):
+            ended = replace(ended, outcome=Cancelled(reason="cancelled while it ran", keep=None))
+        self.tally[name_of(ended.outcome)] += 1
+        if isinstance(ended.outcome, Failed):
+            self.dead.append(ended.job.id)
+        return ended
+
+    def free(self, leaving: Sequence[Ended]) -> dict[str, int]:
+        """Return how many jobs may be claimed for each kind of slot, once `leaving` is stored."""
+        gone = Counter(self.kind_of(ended.job) for ended in leaving)
+        return {
+            kind: slots + self.ahead(kind) - (self.counts[kind] - gone[kind])
+            for kind, slots in self.room.items()
+        }
+
+    def ahead(self, kind: str) -> int:
+        """Return how many jobs may be claimed beyond the slots: little work, while jobs are short."""
+        return min(AHEAD_MOST, int(AHEAD_SECONDS / max(self.average[kind], 1e-6)))
+
+
+def name_of(outcome: Outcome) -> str:
+    """Return the word that an outcome is counted under."""
+    match outcome:
+        case Completed():
+            return "completed"
+        case Retried():
+            return "retried"
+        case Failed():
+            return "failed"
+        case Snoozed():
+            return "snoozed"
+        case Cancelled():
+            return "cancelled"
+        case Released():
+            return "released"
