@@ -93,7 +93,7 @@ END = """
         INSERT INTO django_jobs_attempt (
                job_id, number, worker, started_at, ended_at, kind, exception_class, message, traceback,
                decision, next_run_after)
-        SELECT job.id, job.attempt, %(worker)s, job.last_attempted_at, clock_timestamp(), job.kind,
+        SELECT job.id, job.attempt, %(worker)s, job.last_attempted_at, now(), job.kind,
                job.exception_class, job.message, job.traceback,
                CASE WHEN job.state = 'CANCELLED' THEN 'CANCELLED' ELSE job.decision END,
                CASE WHEN job.state = 'READY' THEN job.run_after END

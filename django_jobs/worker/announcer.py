@@ -52,7 +52,10 @@ class Announcer:
             if ended is None:
                 break
             check_connections()
-            announce(ended)
+            try:
+                announce(ended)
+            except Exception:  # noqa: BLE001  (the next outcome is announced all the same)
+                logger.exception("job %s could not be announced", ended.job.id)
             tidy_connections("of a signal's receiver")
         leave_idle(close=True)
 
@@ -105,14 +108,17 @@ def finished(ended: Ended, status: TaskResultStatus) -> None:
     """Send Django's `task_finished` with the result as it is stored."""
     level = DONE_LEVEL if status is TaskResultStatus.SUCCESSFUL else FAILED_LEVEL
     task = registry.get(ended.job.task_path)
-    if task is None or ended.result is None or not is_heard(task_finished, level):
+    if task is None or not is_heard(task_finished, level):
         return
-    result = replace(
-        ended.result, status=status, finished_at=now(), errors=[*ended.result.errors, *errors(ended)]
-    )
-    if isinstance(ended.outcome, Completed) and ended.outcome.return_value is not None:
-        object.__setattr__(result, "_return_value", decode(ended.outcome.return_value))
-    task_finished.send_robust(type(task.get_backend()), task_result=result)
+    backend = task.get_backend()
+    if ended.result is None:  # the run was another worker's, so all that is known of it is in the tables
+        result = backend.get_result(str(ended.job.id))
+    else:
+        told = [*ended.result.errors, *errors(ended)]
+        result = replace(ended.result, status=status, finished_at=now(), errors=told)
+        if isinstance(ended.outcome, Completed) and ended.outcome.return_value is not None:
+            object.__setattr__(result, "_return_value", decode(ended.outcome.return_value))
+    task_finished.send_robust(type(backend), task_result=result)
 
 
 def errors(ended: Ended) -> list[TaskError]:

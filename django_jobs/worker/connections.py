@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 
-from django.db import connections, reset_queries
+from django.db import Error, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
@@ -19,7 +19,7 @@ def check_connections() -> None:
     """Drop this thread's connections that can't be used any more, so that the job opens new ones."""
     for connection in connections.all(initialized_only=True):
         if connection.connection is not None and (is_cut(connection) or connection.errors_occurred):
-            connection.close()
+            drop(connection)
 
 
 def is_cut(connection: BaseDatabaseWrapper) -> bool:
@@ -68,14 +68,20 @@ def drop(connection: BaseDatabaseWrapper) -> None:
     """Close a connection and forget its wrapper, whose state can't be trusted any more."""
     alias = connection.alias
     connection.in_atomic_block = False
-    connection.close()
+    try:
+        connection.close()
+    except Error as error:  # it is gone either way
+        logger.debug("closing a connection to %r: %s", alias, error)
     del connections[alias]
 
 
 def leave_idle(*, close: bool = False) -> None:
     """Before a thread waits for work: close what CONN_MAX_AGE says, or with `close` all it has."""
     for connection in connections.all(initialized_only=True):
-        if close:
-            connection.close()
-        else:
-            connection.close_if_unusable_or_obsolete()
+        try:
+            if close:
+                connection.close()
+            else:
+                connection.close_if_unusable_or_obsolete()
+        except Error:
+            drop(connection)

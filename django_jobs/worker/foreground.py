@@ -46,6 +46,8 @@ class StopSignals:
 
     count: int = 0
     wake: threading.Event = field(default_factory=threading.Event)
+    poke: Callable[[], None] = lambda: None
+    """Called as well, for who waits for something else than the event."""
 
     def install(self, handlers: Mapping[signal.Signals, Handler]) -> None:
         """Handle signals, where this thread may; elsewhere (embedded, autoreloader) they are not ours."""
@@ -57,11 +59,13 @@ class StopSignals:
         """Ask to stop; each further time asks to be quicker."""
         self.count += 1
         self.wake.set()
+        self.poke()
 
     def ask_once(self, number: int = 0, frame: FrameType | None = None) -> None:
         """Ask to stop; further times change nothing."""
         self.count = max(self.count, 1)
         self.wake.set()
+        self.poke()
 
 
 def run_worker(

@@ -238,6 +238,8 @@ class Worker:
     def is_done(self) -> bool:
         """Whether the worker should end by itself: drained, or due to be recycled."""
         chosen = self.options
+        if self.listener is not None and self.listener.loop.error is not None:
+            raise RuntimeError("the listener broke") from self.listener.loop.error
         if chosen.max_jobs is not None and self.tally.total() >= chosen.max_jobs:
             self.ending = f"recycled after {self.tally.total()} jobs"
             return True

@@ -82,8 +82,8 @@ class Slot:
         self.settle(run)
         if ended is None:
             ended = Ended(job, executor.timed_out(job), seconds=monotonic() - run.began)
+        tidy_connections(job.task_path)
         if not self.abandoned:
-            tidy_connections(job.task_path)
             self.slots.deliver(ended)
 
     def settle(self, run: Run) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
@@ -89,13 +88,13 @@ class Supervisor:
         self.early_deaths = 0
         self.handed_back = False
         """Whether some child ended with jobs that it had to hand back."""
-        self.stop = StopSignals()
         self.wakeup, self.waker = os.pipe()
+        # No thread may run here: a fork would copy whatever lock it holds.
+        self.stop = StopSignals(poke=self.poke)
 
     def run(self) -> int:
         """Supervise until asked to stop; return the exit status."""
         self.stop.install({signal.SIGTERM: self.stop.ask, signal.SIGINT: self.stop.ask})
-        threading.Thread(target=self.pass_on_wake, daemon=True).start()
         for number in range(1, self.processes + 1):
             self.start(number)
         while not self.stop.count:
@@ -112,12 +111,9 @@ class Supervisor:
                 return EXIT_DYING
         return self.take_down()
 
-    def pass_on_wake(self) -> None:
-        """Wake the loop, which waits for processes, when a signal came."""
-        while True:
-            self.stop.wake.wait()
-            self.stop.wake.clear()
-            os.write(self.waker, b"x")
+    def poke(self) -> None:
+        """Wake the loop, which waits for processes."""
+        os.write(self.waker, b"x")
 
     def start(self, number: int) -> None:
         """Start the child with this number."""

@@ -285,16 +285,22 @@ class Command(BaseCommand):
             self.stdout.write(f"  and {len(dead) - 100} more; see: manage.py jobs status")
 
 
+RENEW_SECONDS = 3.0
+"""Age at which the health file is written anew."""
+
+
 class HealthFile:
     """A file whose age and content tell a container's health check whether the worker makes progress."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
+        self.written_at = 0.0
 
     def write(self, healthy: bool) -> None:
         """Renew the file, if all is well: what isn't renewed grows old."""
-        if self.path is None or not healthy:
+        if self.path is None or not healthy or monotonic() - self.written_at < RENEW_SECONDS:
             return
+        self.written_at = monotonic()
         with tempfile.NamedTemporaryFile("w", dir=self.path.parent, delete=False) as file:
             json.dump({"pid": os.getpid(), "healthy": True}, file)
         Path(file.name).replace(self.path)
