@@ -98,7 +98,8 @@ END = """
                CASE WHEN job.state = 'CANCELLED' THEN 'CANCELLED' ELSE job.decision END,
                CASE WHEN job.state = 'READY' THEN job.run_after END
           FROM job
-         WHERE job.kind IS NOT NULL)
+         WHERE job.kind IS NOT NULL
+            ON CONFLICT (job_id, number) DO NOTHING)   -- a stranger's row must not keep the job from ending
     SELECT id, state FROM job
 """
 
@@ -108,6 +109,8 @@ RELEASE = """
     UPDATE django_jobs_job AS job
        SET state = CASE WHEN cancel_requested_at IS NULL THEN 'READY' ELSE 'CANCELLED' END,
            finished_at = CASE WHEN cancel_requested_at IS NULL THEN NULL ELSE now() END,
+           expires_at = CASE WHEN cancel_requested_at IS NULL THEN NULL
+                             ELSE now() + %(keep_cancelled)s::interval END,
            worker = NULL, uncounted = job.uncounted + 1
       FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS stray (id, attempt)
      WHERE job.id = stray.id AND job.attempt = stray.attempt
@@ -152,12 +155,13 @@ def finish_here(cursor: Cursor, worker: int, ended: Ended) -> bool:
     return any(run(cursor, statement) for statement in finish(worker, [ended], keep_cancelled=None))
 
 
-def release(worker: int, runs: Sequence[Sequence[Any]]) -> Statement:
+def release(worker: int, runs: Sequence[Sequence[Any]], *, keep_cancelled: timedelta | None) -> Statement:
     """Return the statement that hands back jobs which never began; `runs` are rows of id and attempt."""
     return RELEASE, {
         "worker": worker,
         "ids": array(job_id for job_id, _ in runs),
         "attempts": array(attempt for _, attempt in runs),
+        "keep_cancelled": interval(keep_cancelled),
     }
 
 

@@ -357,7 +357,8 @@ class Dispatcher:
         assert self.connection is not None
         [rows] = run_together(self.connection, [workers.strays(self.worker, list(self.ledger.in_flight))])
         if rows:
-            [released] = run_together(self.connection, [finish.release(self.worker, rows)])
+            handing_back = finish.release(self.worker, rows, keep_cancelled=self.keep_cancelled)
+            [released] = run_together(self.connection, [handing_back])
             logger.info("%d jobs whose claim got lost with a connection were handed back", len(released))
         self.stocktaking = False
 
