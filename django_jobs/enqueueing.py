@@ -19,6 +19,7 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 from django_jobs import conf
+from django_jobs.core import rich
 from django_jobs.core.arguments import encode_call, encode_value
 from django_jobs.core.records import Inserted, NewJob, Wake
 from django_jobs.store.insert import insert, insert_many
@@ -51,6 +52,8 @@ def prepare(task: JobTask, args: Sequence[Any], kwargs: Mapping[str, Any], limit
         call_signature(task.func, task.takes_context).bind(*args, **kwargs)
     except TypeError as error:
         raise TypeError(f"{task.module_path}() can't be called with these arguments: {error}.") from None
+    if task.encoding == "rich":
+        args, kwargs = rich.flatten(list(args)), rich.flatten(dict(kwargs))
     args_text, kwargs_text = encode_call(args, kwargs, max_bytes=limits.max_argument_bytes)
     meta = encode_value(task.meta, place="meta", max_bytes=limits.max_argument_bytes) if task.meta else "{}"
     return NewJob(

@@ -386,6 +386,22 @@ class Queue(models.Model):
     def is_paused(self) -> bool:
         return self.paused_at is not None
 
+    def pause(self, *, by: str = "", reason: str = "") -> bool:
+        """Stop all workers from claiming jobs of this queue; return whether it was running before."""
+        from django_jobs.operations import Operations
+
+        paused = Operations(self._state.db).pause(self.name, by=by, reason=reason)
+        self.refresh_from_db()
+        return paused
+
+    def resume(self) -> bool:
+        """Let workers claim from this queue again, at once; return whether it was paused."""
+        from django_jobs.operations import Operations
+
+        resumed = Operations(self._state.db).resume(self.name)
+        self.refresh_from_db()
+        return resumed
+
 
 def clock(alias: str) -> datetime:
     """Return the database's time."""

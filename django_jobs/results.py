@@ -13,6 +13,7 @@ from typing import Any
 
 from django.utils.module_loading import import_string
 
+from django_jobs.core import rich
 from django_jobs.core.records import ClaimedJob
 from django_jobs.core.states import FAILURES, State
 from django_jobs.framework import AnyResult, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
@@ -82,8 +83,18 @@ def of_row(job: Any, backend: str) -> AnyResult:
         ],
         worker_ids=worker_ids,
     )
-    object.__setattr__(result, "_return_value", job.return_value)
+    object.__setattr__(result, "_return_value", returned(result.task, job.return_value))
     return result
+
+
+def returned(task: Any, value: Any) -> Any:
+    """Return a stored return value as the body gave it; as it is stored when it can't be read back."""
+    if task.encoding != "rich":
+        return value
+    try:
+        return rich.restore(value)
+    except ValueError:
+        return value
 
 
 UNCOUNTED = frozenset({"SNOOZED", "RELEASED"})

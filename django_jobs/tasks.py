@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from functools import lru_cache
 from inspect import Parameter, Signature, iscoroutinefunction, signature
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from django.conf import settings
 from django.utils import timezone
@@ -83,6 +83,10 @@ class JobTask(Task):  # type: ignore[type-arg]  # generic in the backport only
 
     keep_failed: timedelta | Unset | None = UNSET
     """How long a failed or cancelled job stays."""
+
+    encoding: Literal["json", "rich"] = "json"
+    """How arguments and return values are stored: "rich" also takes dates, decimals, UUIDs, sets, tuples,
+    bytes and mappings with any keys, and gives them back as they were."""
 
     meta: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Small free-form facts stored with each job and shown in the admin: tags, who enqueued it."""
@@ -198,6 +202,17 @@ class JobContext(TaskContext):  # type: ignore[type-arg, misc]  # the stubs diff
         return self.counted_attempt
 
     @property
+    def idempotency_key(self) -> str:
+        """
+        A text that is the same in every attempt of this job and in no other job.
+
+        For outside services that do a thing once for each key, and for unique rows of your own.
+        """
+        enqueued_at = self.task_result.enqueued_at
+        assert enqueued_at is not None
+        return f"{self.job_id}-{int(enqueued_at.timestamp() * 1_000_000)}"
+
+    @property
     def is_cancelled(self) -> bool:
         """Whether someone asked for this job to be cancelled since it started. Costs no query."""
         return self.cancel_asked()
@@ -225,6 +240,7 @@ def task(
     transactional: bool = ...,
     keep_successful: timedelta | Unset | None = ...,
     keep_failed: timedelta | Unset | None = ...,
+    encoding: Literal["json", "rich"] = ...,
     meta: Mapping[str, Any] = ...,
 ) -> Decorator: ...
 
@@ -326,6 +342,8 @@ def check_options(task: JobTask) -> None:
             raise InvalidTask(
                 f"{option} of task {name} must be a tuple of exception classes, not {classes!r}."
             )
+    if task.encoding not in ("json", "rich"):
+        raise InvalidTask(f'encoding of task {name} must be "json" or "rich", not {task.encoding!r}.')
     if not isinstance(task.meta, Mapping):
         raise InvalidTask(f"meta of task {name} must be a dict, not {task.meta!r}.")
     if task.transactional and iscoroutinefunction(task.func):

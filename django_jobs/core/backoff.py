@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 LONGEST = timedelta(days=3650)
 """No delay is longer. Far beyond it lie years that PostgreSQL stores and Python's datetime can't read."""
@@ -122,16 +122,31 @@ class Constant:
 Rule = Exponential | Linear | Constant
 """A policy that is a value; it can't fail."""
 
-Policy = Rule | Callable[[int, BaseException | None], timedelta | int | float]
-"""A rule, or a callable given attempt and exception that returns a timedelta or seconds."""
+Policy = Rule | Callable[..., timedelta | int | float | None]
+"""
+A rule, or a callable given attempt and exception that returns a timedelta, seconds, or `None` to give up.
+
+One that takes a third parameter is given the job's arguments too, as a `Call`.
+"""
+
+
+class Call(NamedTuple):
+    """The arguments of the job that failed."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]
+
 
 DEFAULT = Exponential()
 
 
 class Wait(NamedTuple):
-    """The answer of `delay_of`: how long, and what was wrong with the policy's own answer, if anything."""
+    """
+    The answer of `delay_of`: how long, or `None` to make no other attempt, and what was wrong with the
+    policy's own answer, if anything.
+    """
 
-    delay: timedelta
+    delay: timedelta | None
     problem: str | None = None
 
 
@@ -140,6 +155,7 @@ def delay_of(
     attempt: int,
     exception: BaseException | None = None,
     *,
+    call: Callable[[], Call] = lambda: Call([], {}),
     default: Rule = DEFAULT,
     spread: random.Random | None = None,
 ) -> Wait:
@@ -148,13 +164,15 @@ def delay_of(
 
     A callable's answer is taken as it is, without jitter. When it raises, or answers what is no delay, the
     job must still come back: `default` decides instead, and the answer's `problem` is a sentence to log.
+    `call` is asked for the job's arguments if the callable wants them.
     """
     if isinstance(policy, Rule):
         return Wait(policy.delay(attempt, exception, spread=spread))
     if is_none_yet(attempt):
         return Wait(NOTHING)
     try:
-        return Wait(as_delay(policy(attempt, exception)))
+        answer = policy(attempt, exception, call()) if wants_call(policy) else policy(attempt, exception)
+        return Wait(None if answer is None else as_delay(answer))
     except Exception as error:  # noqa: BLE001 - whatever the project's code raises becomes the answer's problem
         problem = (
             f"The backoff {name_of(policy)} gave no delay for attempt {attempt} "
@@ -168,6 +186,15 @@ def is_policy(value: object) -> bool:
     if isinstance(value, Rule):
         return True
     return callable(value) and not isinstance(value, type) and not inspect.iscoroutinefunction(value)
+
+
+def wants_call(policy: Callable[..., object]) -> bool:
+    """Tell whether a callable takes a third positional parameter."""
+    try:
+        inspect.signature(policy).bind(1, None, Call([], {}))
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def as_delay(answer: object) -> timedelta:

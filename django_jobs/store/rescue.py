@@ -58,7 +58,8 @@ ORPHANS = """
            AND NOT EXISTS (SELECT FROM django_jobs_worker AS live
                             WHERE live.id = holder.worker AND live.state IN ('RUNNING', 'STOPPING')))
     SELECT dead.worker, (SELECT name FROM django_jobs_worker WHERE id = dead.worker),
-           job.id, job.queue_name, job.task_path, '[]', job.attempt, job.uncounted, job.max_attempts,
+           job.id, job.queue_name, job.task_path, '[' || job.args || ',' || job.kwargs || ']',
+           job.attempt, job.uncounted, job.max_attempts,
            job.priority, now(), now(), job.started_at, job.last_attempted_at, NULL, NULL
       FROM dead
      CROSS JOIN LATERAL (

@@ -20,6 +20,7 @@ from django_jobs.core.arguments import decode
 from django_jobs.core.records import Cancelled, Completed, Ended, Failed, Outcome, Released, Retried, Snoozed
 from django_jobs.core.states import Kind
 from django_jobs.framework import TaskError, TaskResultStatus, task_finished
+from django_jobs.results import returned
 from django_jobs.tasks import registry
 from django_jobs.telemetry import DONE_LEVEL, FAILED_LEVEL, is_heard, job_ended, logger
 from django_jobs.worker.connections import check_connections, leave_idle, tidy_connections
@@ -117,7 +118,8 @@ def finished(ended: Ended, status: TaskResultStatus) -> None:
         told = [*ended.result.errors, *errors(ended)]
         result = replace(ended.result, status=status, finished_at=now(), errors=told)
         if isinstance(ended.outcome, Completed) and ended.outcome.return_value is not None:
-            object.__setattr__(result, "_return_value", decode(ended.outcome.return_value))
+            value = returned(task, decode(ended.outcome.return_value))
+            object.__setattr__(result, "_return_value", value)
     task_finished.send_robust(type(backend), task_result=result)
 
 

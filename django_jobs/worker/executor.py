@@ -17,8 +17,9 @@ from typing import Any
 
 from django.db import transaction
 
+from django_jobs.core import rich
 from django_jobs.core.arguments import UndecodableText, UnstorableType, UnstorableValue, decode, encode_value
-from django_jobs.core.backoff import delay_of
+from django_jobs.core.backoff import Call, delay_of
 from django_jobs.core.records import (
     Cancelled,
     ClaimedJob,
@@ -128,6 +129,8 @@ class Executor:
             raise UndecodableText(
                 f"args must be a list and kwargs an object, but the row has {job.call[:200]}"
             )
+        if task.encoding == "rich":
+            return task, rich.restore(call[0]), rich.restore(call[1])
         return task, call[0], call[1]
 
     def announce(
@@ -164,6 +167,8 @@ class Executor:
         """Return the outcome of a body that returned `value`. Raises a TypeError or ValueError of ours."""
         text = None
         if value is not None:
+            if task.encoding == "rich":
+                value = rich.flatten(value)
             text = encode_value(value, place="return value", max_bytes=self.rules.max_argument_bytes)
         keep = self.rules.keep_successful if task.keep_successful is UNSET else task.keep_successful
         return Completed(return_value=text, keep=keep)
@@ -192,8 +197,9 @@ class Executor:
         task = registry.get(job.task_path)
         trace = trace_of(error, max_chars=self.rules.max_error_chars)
         if self.may_retry(job, task, error, kind):
-            after = error.after if isinstance(error, Retry) else None
-            return Retried(kind=kind, trace=trace, after=self.delay(job, task, error, kind, after))
+            after = self.delay(job, task, error, kind)
+            if after is not None:
+                return Retried(kind=kind, trace=trace, after=after)
         return Failed(kind=kind, trace=trace, keep=self.keep_failed(task))
 
     def may_retry(self, job: ClaimedJob, task: JobTask | None, error: BaseException, kind: Kind) -> bool:
@@ -208,25 +214,20 @@ class Executor:
         return isinstance(error, (Retry, *task.retry_on)) or kind in (Kind.TIMEOUT, Kind.LOST)
 
     def delay(
-        self,
-        job: ClaimedJob,
-        task: JobTask | None,
-        error: BaseException,
-        kind: Kind,
-        after: timedelta | None,
-    ) -> timedelta:
+        self, job: ClaimedJob, task: JobTask | None, error: BaseException, kind: Kind
+    ) -> timedelta | None:
         """
-        Return how long to wait before the next attempt.
+        Return how long to wait before the next attempt; `None` when the task's policy gives up.
 
         A job that was lost with its worker for the first time is due at once: it was hardly its fault.
         """
-        if after is not None:
-            return after
+        if isinstance(error, Retry) and error.after is not None:
+            return error.after
         policy = self.rules.backoff if task is None or task.backoff is UNSET else task.backoff
         attempt = job.counted_attempt - (kind is Kind.LOST)
         if attempt < 1:
             return timedelta(0)
-        wait = delay_of(policy, attempt, error)
+        wait = delay_of(policy, attempt, error, call=lambda: Call(*self.call_of(job)[1:]))
         if wait.problem:
             logger.warning("backoff of task %s: %s", job.task_path, wait.problem)
         return wait.delay

@@ -147,7 +147,7 @@ class Supervisor:
         del self.children[child.number]
         status = child.process.exitcode or 0
         if status == EXIT_OK:
-            logger.info("worker process %d ended: recycled", child.process.pid)
+            logger.info("worker process %d ended", child.process.pid)
         elif status == EXIT_HANDED_BACK:
             self.handed_back = True
         else:

@@ -20,6 +20,7 @@ import django
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections
 from django.utils import autoreload
+from django.utils.module_loading import autodiscover_modules
 
 import django_jobs
 from django_jobs import conf
@@ -85,6 +86,7 @@ class Command(BaseCommand):
         add("--processes", type=count, default=1, metavar="N", help="worker processes (default: 1)")
         add(
             "--threads",
+            "--concurrency",
             type=count,
             metavar="N",
             help=f"threads for sync jobs in each process (default: the setting, {settings.threads})",
@@ -155,6 +157,7 @@ class Command(BaseCommand):
                 f"There is no database {alias!r} in DATABASES.{suggestion(alias, list(connections))}",
                 returncode=2,
             )
+        autodiscover_modules("tasks")
         self.wait_for_tables(alias, settings.startup_wait_seconds)
         chosen = worker_options(options, alias)
         grace = (

@@ -1,0 +1,85 @@
+"""
+Rich arguments: values beyond JSON, as JSON that says what they were.
+
+For tasks with `encoding="rich"`. `flatten` is applied before `arguments` encodes a call or a return value,
+`restore` after it was decoded: what comes back is equal and of the same type. A value beyond JSON becomes
+`{"$type": name, "value": …}`; a mapping that JSON can't hold as it is (keys that aren't text, or a key
+`$type` of its own) becomes a list of pairs under the name `dict`.
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+MARK = "$type"
+
+Flatten = Callable[[Any], Any]
+
+WRITERS: dict[type, tuple[str, Flatten]] = {
+    datetime: ("datetime", datetime.isoformat),
+    date: ("date", date.isoformat),
+    time: ("time", time.isoformat),
+    timedelta: ("timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
+    Decimal: ("decimal", str),
+    UUID: ("uuid", str),
+    bytes: ("bytes", lambda value: b64encode(value).decode("ascii")),
+    tuple: ("tuple", lambda value: [flatten(item) for item in value]),
+    set: ("set", lambda value: [flatten(item) for item in value]),
+    frozenset: ("frozenset", lambda value: [flatten(item) for item in value]),
+}
+"""By exact type: the name in the JSON, and how a value is written."""
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "datetime": datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "timedelta": lambda value: timedelta(days=value[0], seconds=value[1], microseconds=value[2]),
+    "decimal": Decimal,
+    "uuid": UUID,
+    "bytes": lambda value: b64decode(value, validate=True),
+    "float": float,
+    "tuple": lambda value: tuple(restore(item) for item in value),
+    "set": lambda value: {restore(item) for item in value},
+    "frozenset": lambda value: frozenset(restore(item) for item in value),
+    "dict": lambda value: {restore(key): restore(item) for key, item in value},
+}
+"""By name in the JSON: how a value is read back."""
+
+
+def flatten(value: Any) -> Any:
+    """Return `value` as plain JSON values; what is neither rich nor JSON is left as it is, to be refused."""
+    writer = WRITERS.get(type(value))
+    if writer is not None:
+        return {MARK: writer[0], "value": writer[1](value)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {MARK: "float", "value": repr(value)}
+    if isinstance(value, Mapping):
+        if MARK not in value and all(type(key) is str for key in value):
+            return {key: flatten(item) for key, item in value.items()}
+        return {MARK: "dict", "value": [[flatten(key), flatten(item)] for key, item in value.items()]}
+    if isinstance(value, list):
+        return [flatten(item) for item in value]
+    return value
+
+
+def restore(value: Any) -> Any:
+    """Return what was flattened to `value`. Raises ValueError for a mark that isn't ours."""
+    if isinstance(value, list):
+        return [restore(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if MARK not in value:
+        return {key: restore(item) for key, item in value.items()}
+    reader = READERS.get(value[MARK]) if isinstance(value[MARK], str) else None
+    if reader is None or set(value) != {MARK, "value"}:
+        raise ValueError(f"{value!r} is no rich value: {MARK} must be one of {', '.join(sorted(READERS))}.")
+    try:
+        return reader(value["value"])
+    except (TypeError, ArithmeticError, IndexError, KeyError) as error:
+        raise ValueError(f"{value!r} can't be read as {value[MARK]}: {error}") from error

@@ -1,0 +1,106 @@
+"""Values beyond JSON come back equal and of the same type, or are refused."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_jobs.core.rich import flatten, restore
+
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary(max_size=20)
+    | st.datetimes(timezones=st.just(UTC) | st.none())
+    | st.dates()
+    | st.times()
+    | st.timedeltas()
+    | st.decimals(allow_nan=False)
+    | st.uuids()
+)
+HASHABLE = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=5)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.sets(HASHABLE, max_size=3)
+        | st.frozensets(HASHABLE, max_size=3)
+        | st.dictionaries(HASHABLE | st.just("$type"), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+def kinds(value):
+    """Return the types of a value and all within, in order."""
+    if isinstance(value, dict):
+        return [type(value), [(kinds(key), kinds(item)) for key, item in value.items()]]
+    if isinstance(value, (list, tuple)):
+        return [type(value), [kinds(item) for item in value]]
+    return [type(value)]
+
+
+class TestRoundTrip:
+    @given(VALUES)
+    def test_every_value_comes_back_equal_and_of_the_same_type_through_json(self, value):
+        back = restore(json.loads(json.dumps(flatten(value))))
+
+        assert back == value
+        assert kinds(back) == kinds(value)
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            datetime(2026, 11, 29, 18, 30, tzinfo=UTC),
+            date(2026, 2, 28),
+            time(23, 59, 59, 1),
+            timedelta(days=-1, microseconds=1),
+            Decimal("-0.10"),
+            UUID(int=7),
+            b"\x00\xff",
+            {1, 2},
+            (1, (2, [3])),
+            {1: "a", None: "b"},
+            {"$type": "datetime", "value": "not ours"},
+            float("-inf"),
+        ],
+    )
+    def test_a_value_beyond_json_comes_back_as_it_was(self, value):
+        assert restore(json.loads(json.dumps(flatten(value)))) == value
+
+    def test_plain_json_is_left_as_it_is(self):
+        value = {"order": [1, 2.5, "x", None, True, {"deep": []}]}
+
+        assert flatten(value) == value
+        assert restore(value) == value
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            {"$type": "os.system", "value": "true"},
+            {"$type": ["datetime"], "value": ""},
+            {"$type": "datetime"},
+            {"$type": "datetime", "value": "x", "more": 1},
+            {"$type": "datetime", "value": "yesterday"},
+            {"$type": "timedelta", "value": [1]},
+            {"$type": "decimal", "value": "one"},
+            {"$type": "set", "value": [[1]]},
+            {"$type": "uuid", "value": "7"},
+            {"$type": "bytes", "value": "&"},
+        ],
+    )
+    def test_a_mark_that_was_not_written_by_us_is_a_clear_error(self, text):
+        with pytest.raises(ValueError):  # noqa: PT011  (its words differ with the type that refuses)
+            restore(text)
