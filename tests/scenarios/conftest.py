@@ -1,0 +1,90 @@
+"""A database of the scenarios' own for each xdist worker, and processes that end with their test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from django.db import connections
+from psycopg import sql
+
+from tests.scenarios import marks
+from tests.scenarios.harness import CHECKOUT, Processes
+
+TABLES = "django_jobs_job, django_jobs_attempt, django_jobs_worker, django_jobs_queue, scenario_mark"
+
+
+@pytest.fixture(scope="session")
+def database(django_db_blocker, worker_id) -> Iterator[str]:
+    """The name of a migrated database, in place of `default` for the length of a test."""
+    name = f"scenarios_{worker_id}_{os.getpid()}"
+    with django_db_blocker.unblock():
+        server = marks.address()
+    create(server, name)
+    migrate({"SCENARIO_DATABASE": name})
+    with psycopg.connect(**{**server, "dbname": name}, autocommit=True) as connection:
+        connection.execute(marks.TABLE)
+    yield name
+    with psycopg.connect(**server, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def create(server: dict[str, object], name: str) -> None:
+    """Make an empty database."""
+    with psycopg.connect(**server, autocommit=True) as connection:  # type: ignore[arg-type]
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+
+def migrate(variables: dict[str, str]) -> None:
+    """Make the tables, as a project does."""
+    subprocess.run(
+        [sys.executable, "manage.py", "migrate", "--verbosity=0"],
+        cwd=CHECKOUT,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "tests.scenarios.settings", **variables},
+        check=True,
+    )
+
+
+@pytest.fixture
+def queue(database, django_db_blocker, monkeypatch) -> Iterator[None]:
+    """The scenarios' database, empty, as `default` of this process too."""
+    connections["default"].close()
+    monkeypatch.setitem(connections["default"].settings_dict, "NAME", database)
+    with django_db_blocker.unblock():
+        with connections["default"].cursor() as cursor:
+            cursor.execute(f"TRUNCATE {TABLES}")
+        yield
+        connections["default"].close()
+
+
+@pytest.fixture
+def runjobs(queue, database, tmp_path, request) -> Iterator[Processes]:
+    """Starts `runjobs`; ends all that it started, and shows what they said when the test failed."""
+    yield from processes(tmp_path, {"SCENARIO_DATABASE": database}, request)
+
+
+def processes(folder: Path, database: dict[str, str], request: pytest.FixtureRequest) -> Iterator[Processes]:
+    """Yield a starter of processes for one test."""
+    starter = Processes(folder, database)
+    request.node.stash[STARTER] = starter
+    try:
+        yield starter
+    finally:
+        starter.close()
+
+
+STARTER = pytest.StashKey[Processes]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Add to a failure what the processes said."""
+    report: pytest.TestReport = yield  # type: ignore[assignment, misc]
+    if report.failed and STARTER in item.stash:
+        report.sections += item.stash[STARTER].told()
+    return report  # type: ignore[return-value]
