@@ -13,7 +13,7 @@ T = TypeVar("T")
 PAUSE_SECONDS = 0.05
 """Between two looks at a fact."""
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 90.0
 """Longest wait for one fact: far more than it takes, for slow machines."""
 
 LOG_LINES = 15

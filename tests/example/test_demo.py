@@ -22,8 +22,8 @@ from example_project.demo.processes import Processes
 from example_project.demo.story import Story, Unmet
 from tests.eventually import eventually
 
-SECONDS = 170
-"""Longest run of the demo; about 25 are usual."""
+SECONDS = 300
+"""Longest run of the demo, on a machine that is busy with other tests; about 25 are usual."""
 
 
 SESSIONS = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
