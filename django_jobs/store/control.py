@@ -36,7 +36,8 @@ CANCEL_WAITING = """
 
 CANCEL_RUNNING = """
     UPDATE django_jobs_job
-       SET cancel_requested_at = COALESCE(cancel_requested_at, clock_timestamp())
+       SET cancel_requested_at = COALESCE(cancel_requested_at, clock_timestamp()),
+           reason = COALESCE(NULLIF(%(reason)s, ''), reason)
      WHERE id = ANY(%(ids)s::bigint[]) AND state = 'RUNNING'
  RETURNING id
 """
@@ -103,7 +104,7 @@ def cancel(
     left = [job_id for job_id in ids if job_id not in set(cancelled)]
     if not left:
         return cancelled, []
-    asked = [row[0] for row in run(cursor, (CANCEL_RUNNING, {"ids": left}))]
+    asked = [row[0] for row in run(cursor, (CANCEL_RUNNING, {"ids": left, "reason": reason}))]
     left = [job_id for job_id in left if job_id not in set(asked)]
     if left:
         cancelled += [row[0] for row in run(cursor, (CANCEL_WAITING, waiting | {"ids": left}))]

@@ -206,7 +206,9 @@ class Executor:
         """Whether another attempt is allowed after `error`."""
         if job.max_attempts is not None and job.counted_attempt >= job.max_attempts:
             return False
-        if task is None or isinstance(error, (Fail, UnstorableType, UnstorableValue, UndecodableText)):
+        if task is None:  # a rescuer with other code: whether the body may run again is not for it to say
+            return kind is Kind.LOST
+        if isinstance(error, (Fail, UnstorableType, UnstorableValue, UndecodableText)):
             return False
         if isinstance(error, task.fail_on):
             return False
