@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db.models.functions import Now
+from django.contrib.postgres.functions import TransactionNow
 
 from django_jobs.core.records import ClaimedJob, Ended, Outcome, Trace
 from django_jobs.core.states import FINAL, State
@@ -21,7 +21,7 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 def row(state: str = State.READY, **columns: Any) -> Job:
     """Insert a job that is due; running ones are `WORKER`'s."""
     given: dict[str, Any] = {"state": state, "task_path": jobs.ok.module_path, "queue_name": "default"}
-    given["run_after"] = Now() - timedelta(minutes=1)
+    given["run_after"] = TransactionNow() - timedelta(minutes=1)
     if state == State.RUNNING:
         given |= {"worker": WORKER, "attempt": 1, "started_at": LONG_AGO, "last_attempted_at": LONG_AGO}
     if state in FINAL:

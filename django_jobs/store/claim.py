@@ -27,19 +27,20 @@ from django_jobs.store.cursor import Rows, Statement, array
 
 TAKE = """
     UPDATE django_jobs_job AS job
-       SET state = 'RUNNING', attempt = job.attempt + 1, worker = %(worker)s, reason = NULL,
-           last_attempted_at = now(), started_at = COALESCE(job.started_at, now())
+       SET state = 'RUNNING', attempt = LEAST(job.attempt, 2147483646) + 1, worker = %(worker)s,
+           reason = NULL, last_attempted_at = now(), started_at = COALESCE(job.started_at, now())
      WHERE job.id = ANY(ARRAY(
 """
 
-# Times are kept within Python's calendar, so that a row with an infinite one stops nobody.
+# Times are kept within Python's calendar, and attempts within integers (above), so that no row stops others.
 GIVE = """
      ))
  RETURNING job.id, job.queue_name, job.task_path, '[' || job.args || ',' || job.kwargs || ']',
            job.attempt, job.uncounted, job.max_attempts, job.priority,
            GREATEST(LEAST(job.run_after, '9999-12-30Z'), '0001-01-03Z'),
            GREATEST(LEAST(job.enqueued_at, '9999-12-30Z'), '0001-01-03Z'),
-           job.started_at, job.last_attempted_at, NULLIF(job.meta, '{}')::text,
+           GREATEST(LEAST(job.started_at, '9999-12-30Z'), '0001-01-03Z'),
+           job.last_attempted_at, NULLIF(job.meta, '{}')::text,
            CASE WHEN job.attempt > 1 THEN (
                 SELECT json_agg(json_build_object(
                            'number', number, 'worker', worker, 'kind', kind,
