@@ -81,7 +81,7 @@ END = """
                                  ELSE now() + ended.keep::interval END,
                worker = CASE WHEN ended.state = 'READY' THEN NULL ELSE job.worker END,
                uncounted = job.uncounted + ended.uncounted,
-               reason = CASE WHEN job.cancel_requested_at IS NOT NULL AND ended.state IN ('READY', 'CANCELLED')
+               reason = CASE WHEN job.cancel_requested_at IS NOT NULL AND ended.state <> 'FAILED'
                              THEN COALESCE(job.reason, ended.reason) ELSE ended.reason END
           FROM ended
          WHERE job.id = ended.id
