@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import MAXYEAR, UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -29,8 +29,9 @@ from django_jobs.waking import wake_after_commit
 CHUNK = 5_000
 """Jobs inserted by one statement of `enqueue_many`."""
 
+EARLIEST = datetime(MINYEAR, 1, 2, tzinfo=UTC)
 LATEST = datetime(MAXYEAR, 12, 30, tzinfo=UTC)
-"""Latest due time: a day before the end of Python's calendar, so that every time zone can show it."""
+"""Earliest and latest due time: a day within Python's calendar, so that every time zone can show them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +70,16 @@ def prepare(task: JobTask, args: Sequence[Any], kwargs: Mapping[str, Any], limit
 
 
 def checked_time(run_after: datetime | timedelta | None) -> datetime | timedelta | None:
-    """Return `run_after`. Raises ValueError when it is later than any time zone can show."""
+    """Return `run_after`. Raises ValueError when it is earlier or later than any time zone can show."""
     if run_after is None:
         return None
     try:
-        latest = timezone.now() + run_after if isinstance(run_after, timedelta) else run_after
-        if (latest.replace(tzinfo=UTC) if timezone.is_naive(latest) else latest) <= LATEST:
+        due = timezone.now() + run_after if isinstance(run_after, timedelta) else run_after
+        if EARLIEST <= (due.replace(tzinfo=UTC) if timezone.is_naive(due) else due) <= LATEST:
             return run_after
     except OverflowError:
         pass
-    raise ValueError(f"run_after can't be later than {LATEST:%Y-%m-%d}, but is {run_after!r}.")
+    raise ValueError(f"run_after must be from {EARLIEST.date()} to {LATEST.date()}, but is {run_after!r}.")
 
 
 def enqueue_one(alias: str, job: NewJob) -> Inserted:
@@ -93,19 +94,34 @@ def enqueue_chunks(alias: str, jobs: Iterator[NewJob]) -> Iterator[list[tuple[Ne
     """
     Insert `jobs` on the database `alias`, a chunk at a time, and yield each chunk.
 
-    All are inserted in one transaction: the caller's, or one of their own.
+    All are inserted or none. What fits into one chunk is read before any SQL, so that a refusal of one of
+    them leaves the caller's transaction as it was, and is all or nothing by itself; more take a savepoint.
     """
-    with transaction.atomic(using=alias, savepoint=False), connections[alias].cursor() as cursor:
-        while chunk := list(islice(jobs, CHUNK)):
-            inserted = insert_many(cursor, chunk)
-            earliest: dict[tuple[str, int], Wake] = {}
-            for job, place in zip(chunk, inserted, strict=True):
-                wake = wake_of(job, place)
-                known = earliest.setdefault((wake.queue_name, wake.priority), wake)
-                if wake.run_after < known.run_after:
-                    earliest[wake.queue_name, wake.priority] = wake
-            wake_after_commit(alias, *earliest.values())
-            yield list(zip(chunk, inserted, strict=True))
+    chunk = list(islice(jobs, CHUNK))
+    if len(chunk) < CHUNK:
+        if chunk:
+            yield enqueue_chunk(alias, chunk)
+        return
+    with transaction.atomic(using=alias):
+        while chunk:
+            yield enqueue_chunk(alias, chunk)
+            chunk = list(islice(jobs, CHUNK))
+
+
+def enqueue_chunk(alias: str, jobs: Sequence[NewJob]) -> list[tuple[NewJob, Inserted]]:
+    """Insert `jobs` on the database `alias` with one COPY and have workers told after the commit."""
+    connection = connections[alias]
+    # Django's cursor passes COPY on as it is, so its errors are turned into Django's here.
+    with connection.cursor() as cursor, connection.wrap_database_errors:
+        inserted = insert_many(cursor, jobs)
+    earliest: dict[tuple[str, int], Wake] = {}
+    for job, place in zip(jobs, inserted, strict=True):
+        wake = wake_of(job, place)
+        known = earliest.setdefault((wake.queue_name, wake.priority), wake)
+        if wake.run_after < known.run_after:
+            earliest[wake.queue_name, wake.priority] = wake
+    wake_after_commit(alias, *earliest.values())
+    return list(zip(jobs, inserted, strict=True))
 
 
 def wake_of(job: NewJob, inserted: Inserted) -> Wake:

@@ -114,7 +114,6 @@ class JobTask(Task):  # type: ignore[type-arg]  # generic in the backport only
         run_after: datetime | timedelta | None = None,
         backend: str | None = None,
         max_attempts: int | Unset | None = UNSET,
-        timeout: timedelta | Unset | None = UNSET,
         meta: Mapping[str, Any] | None = None,
     ) -> JobTask:
         """
@@ -134,8 +133,6 @@ class JobTask(Task):  # type: ignore[type-arg]  # generic in the backport only
         }
         if max_attempts is not UNSET:
             changes["max_attempts"] = max_attempts
-        if timeout is not UNSET:
-            changes["timeout"] = timeout
         if meta is not None:
             changes["meta"] = {**self.meta, **meta}
         return replace(self, **changes)
