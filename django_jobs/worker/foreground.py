@@ -12,7 +12,9 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from time import monotonic
 from types import FrameType
 from typing import Any
@@ -42,12 +44,17 @@ Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
 
 @dataclass
 class StopSignals:
-    """Counts the requests to stop, and wakes who waits for one."""
+    """
+    Counts the requests to stop, and wakes who waits for one.
+
+    Requests come from signal handlers, which interrupt the thread that waits wherever it is: inside an
+    `Event` they would wait for a lock that this thread holds. A `SimpleQueue` may be interrupted anywhere.
+    """
 
     count: int = 0
-    wake: threading.Event = field(default_factory=threading.Event)
+    news: SimpleQueue[None] = field(default_factory=SimpleQueue)
     poke: Callable[[], None] = lambda: None
-    """Called as well, for who waits for something else than the event."""
+    """Called as well, for who waits for something else."""
 
     def install(self, handlers: Mapping[signal.Signals, Handler]) -> None:
         """Handle signals, where this thread may; elsewhere (embedded, autoreloader) they are not ours."""
@@ -58,14 +65,22 @@ class StopSignals:
     def ask(self, number: int = 0, frame: FrameType | None = None) -> None:
         """Ask to stop; each further time asks to be quicker."""
         self.count += 1
-        self.wake.set()
-        self.poke()
+        self.wake()
 
     def ask_once(self, number: int = 0, frame: FrameType | None = None) -> None:
         """Ask to stop; further times change nothing."""
         self.count = max(self.count, 1)
-        self.wake.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake who waits."""
+        self.news.put(None)
         self.poke()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something happens, or the time is over."""
+        with suppress(Empty):
+            self.news.get(timeout=seconds)
 
 
 def run_worker(
@@ -89,7 +104,7 @@ def run_worker(
     began = monotonic()
     timed_out = False
     while not worker.ended.is_set() and not stop.count and not timed_out:
-        stop.wake.wait(LOOK_SECONDS)
+        stop.wait(LOOK_SECONDS)
         look(worker)
         timed_out = timeout is not None and monotonic() - began > timeout
     home = finish_worker(worker, stop, shutdown_seconds)
@@ -107,7 +122,7 @@ def run_worker(
 def wake_when_over(worker: Worker, stop: StopSignals) -> None:
     """Wake the foreground when the worker ended by itself."""
     worker.join()
-    stop.wake.set()
+    stop.wake()
 
 
 def finish_worker(worker: Worker, stop: StopSignals, shutdown_seconds: float) -> bool:
@@ -118,8 +133,7 @@ def finish_worker(worker: Worker, stop: StopSignals, shutdown_seconds: float) ->
     if not worker.ended.is_set():
         logger.info("the worker stops; %d jobs are still running", len(worker.dispatcher.ledger.in_flight))
     while not worker.ended.is_set() and monotonic() < deadline and stop.count <= asked:
-        stop.wake.clear()
-        stop.wake.wait(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
+        stop.wait(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
     home = worker.ended.is_set()
     if not home:
         worker.hand_back()

@@ -13,6 +13,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -45,6 +46,9 @@ MOST_EARLY_DEATHS = 10
 LONGEST_PAUSE = 10.0
 """Seconds between two starts at the most."""
 
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+"""Signals that ask a child to stop."""
+
 LAST_SECONDS = 10.0
 """How long a child may take to hand back its jobs before it is killed."""
 
@@ -73,6 +77,7 @@ class Supervisor:
         start_method: str,
         shutdown_seconds: float,
         look: Callable[[bool], None],
+        stop: StopSignals,
     ) -> None:
         self.options = options
         self.processes = processes
@@ -89,12 +94,14 @@ class Supervisor:
         self.handed_back = False
         """Whether some child ended with jobs that it had to hand back."""
         self.wakeup, self.waker = os.pipe()
-        # No thread may run here: a fork would copy whatever lock it holds.
-        self.stop = StopSignals(poke=self.poke)
+        self.stop = stop
+        """How a stop is asked for. No thread may run here: a fork would copy whatever lock it holds."""
 
     def run(self) -> int:
         """Supervise until asked to stop; return the exit status."""
-        self.stop.install({signal.SIGTERM: self.stop.ask, signal.SIGINT: self.stop.ask})
+        self.stop.poke = self.poke
+        if self.start_method != "fork":
+            resource_tracker.ensure_running()  # here, since its start lets the signals through that `start` holds
         for number in range(1, self.processes + 1):
             self.start(number)
         while not self.stop.count:
@@ -128,7 +135,13 @@ class Supervisor:
             args=(options, self.shutdown_seconds, worker, healthy_at, self.start_method, os.getpid()),
             name=f"runjobs-{number}",
         )
-        process.start()
+        # A stop that comes while the child is made waits until it can be heard. A forkserver keeps it out for
+        # good, so that a signal to the whole process group doesn't end it before its children.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self.children[number] = Child(number, process, worker, healthy_at, monotonic())
 
     def watch(self, seconds: float) -> None:
@@ -211,6 +224,7 @@ def child_main(
         django.setup()
     stop = StopSignals()
     stop.install({signal.SIGTERM: stop.ask_once, signal.SIGUSR1: stop.ask, signal.SIGINT: signal.SIG_IGN})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
 
     def look(worker: Worker) -> None:
         worker_id.value = worker.dispatcher.worker

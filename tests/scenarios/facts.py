@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -94,11 +95,16 @@ def lock_holders() -> set[int]:
     }
 
 
-def terminate_all() -> int:
-    """End every session on this database but ours; return how many there were."""
-    return len(
-        rows(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+def other_sessions() -> list[int]:
+    """Return the server processes of all sessions on this database but ours."""
+    found = rows(
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+        " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
     )
+    return [pid for [pid] in found]
+
+
+def terminate(pids: Iterable[int]) -> None:
+    """End sessions, as an administrator or a failover does."""
+    for pid in pids:
+        rows("SELECT pg_terminate_backend(%s)", pid)

@@ -127,7 +127,10 @@ class Processes:
         }
 
     def manage(
-        self, *words: str, settings: Mapping[str, Any] | None = None, variables: Mapping[str, str] | None = None
+        self,
+        *words: str,
+        settings: Mapping[str, Any] | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> Process:
         """Start a `manage.py` command."""
         log = self.folder / f"{len(self.started)}.log"

@@ -67,7 +67,8 @@ def marks(event: str | None = None, key: str | None = None) -> list[Mark]:
     with connections["default"].cursor() as cursor:
         cursor.execute(
             "SELECT event, key, job, attempt, pid, at FROM scenario_mark"
-            " WHERE (%(event)s::text IS NULL OR event = %(event)s) AND (%(key)s::text IS NULL OR key = %(key)s)"
+            " WHERE (%(event)s::text IS NULL OR event = %(event)s)"
+            " AND (%(key)s::text IS NULL OR key = %(key)s)"
             " ORDER BY id",
             {"event": event, "key": key},
         )

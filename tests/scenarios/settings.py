@@ -17,7 +17,11 @@ DEBUG = False
 USE_TZ = True
 TIME_ZONE = "UTC"
 
-INSTALLED_APPS = ["django_jobs", "tests.scenarios", *filter(None, os.environ.get("SCENARIO_APPS", "").split(","))]
+INSTALLED_APPS = [
+    "django_jobs",
+    "tests.scenarios",
+    *filter(None, os.environ.get("SCENARIO_APPS", "").split(",")),
+]
 
 DATABASES = tests_settings.DATABASES
 if os.environ.get("SCENARIO_DATABASE"):

@@ -16,7 +16,7 @@ class TestDrain:
         assert "nothing to do" in drain.said()
         assert nothing_runs()
 
-    def test_it_runs_what_is_due_and_its_retries_but_not_what_is_scheduled_A13(self, runjobs):
+    def test_it_runs_what_is_due_and_its_retries_but_not_what_is_scheduled_a13(self, runjobs):
         due = [tasks.quick.enqueue(), tasks.flaky.enqueue(2), tasks.later.enqueue(1)]
         scheduled = tasks.quick.using(run_after=LATER).enqueue()
 
@@ -28,7 +28,7 @@ class TestDrain:
         assert kinds(due[1]) == ["ERROR", "ERROR"]
         assert "3 completed, 3 retried" in drain.said()
 
-    def test_it_lists_the_jobs_that_failed_for_good_and_its_status_is_4_A13(self, runjobs):
+    def test_it_lists_the_jobs_that_failed_for_good_and_its_status_is_4_a13(self, runjobs):
         dead = tasks.flaky.enqueue(9)
         tasks.quick.enqueue()
 
@@ -50,7 +50,7 @@ class TestDrain:
         assert kinds(result) == ["RELEASED"]
         assert nothing_runs()
 
-    def test_what_is_enqueued_while_it_drains_is_run_too_A14(self, runjobs):
+    def test_what_is_enqueued_while_it_drains_is_run_too_a14(self, runjobs):
         first = tasks.held.enqueue("open")
         drain = runjobs("--drain")
         begun("open")
@@ -62,7 +62,7 @@ class TestDrain:
         assert drain.ends() == 0
         is_done(first)
 
-    def test_several_drainers_share_the_work_A14(self, runjobs):
+    def test_several_drainers_share_the_work_a14(self, runjobs):
         tasks.quick.enqueue_many((str(number),) for number in range(200))
 
         drainers = [runjobs("--drain", "--threads", "2") for _ in range(3)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django_jobs.models import StateChoices
+from django_jobs.models import Job, StateChoices
+from tests.eventually import eventually
 from tests.scenarios import tasks
-from tests.scenarios.facts import begun, is_done, job_of, most_at_once, rows, usual, waits
+from tests.scenarios.facts import begun, is_done, job_of, lock_holders, most_at_once, usual, waits
 from tests.scenarios.marks import marks
 
 
@@ -25,8 +26,7 @@ class TestWaking:
         seconds = waits(*[tasks.quick.enqueue() for _ in range(3)])
 
         assert usual(seconds) < 2.0
-        assert not rows("SELECT FROM pg_stat_activity WHERE query ILIKE '%%LISTEN%%' AND pid <> pg_backend_pid()"
-                        " AND datname = current_database()")
+        assert not lock_holders()
 
     def test_a_scheduled_job_starts_when_it_is_due_and_never_before_111(self, runjobs):
         runjobs("--poll-interval", "600").is_ready()
@@ -84,10 +84,7 @@ class TestLoad:
         drain = runjobs("--drain", "--threads", "4")
 
         assert drain.ends(90) == 0
-        is_done_in = "SELECT count(*) FROM django_jobs_job WHERE state <> 'SUCCESSFUL'"
-        from tests.eventually import eventually
-
-        eventually(lambda: rows(is_done_in) == [(0,)], 60)
+        eventually(lambda: not Job.objects.exclude(state=StateChoices.SUCCESSFUL).exists(), 60)
         began = marks("begin")
         assert sorted(int(mark.key) for mark in began) == list(range(2000))
         assert {mark.attempt for mark in began} == {1}

@@ -10,7 +10,7 @@ import pytest
 from django_jobs.models import Job, StateChoices, Worker
 from tests.eventually import eventually
 from tests.scenarios import tasks
-from tests.scenarios.facts import begun, is_done, job_of, kinds, nothing_runs, rows
+from tests.scenarios.facts import begun, is_done, job_of, kinds, nothing_runs, other_sessions
 from tests.scenarios.marks import marks
 
 PLACES = pytest.mark.parametrize("place", [(), ("--processes", "2")], ids=["in place", "2 processes"])
@@ -33,9 +33,12 @@ class TestSigterm:
         assert nothing_runs()
 
     @PLACES
-    @GROUP
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_running_jobs_end_first_and_none_is_claimed_44_47(self, runjobs, place, group, number):
+    @pytest.mark.parametrize(
+        ("number", "group"),
+        [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGINT, True)],
+        ids=["TERM", "TERM to the group", "Ctrl-C"],
+    )
+    def test_running_jobs_end_first_and_none_is_claimed_44_47(self, runjobs, place, number, group):
         worker = runjobs(*place).is_ready(workers_of(place))
         results = [tasks.held.enqueue("open"), tasks.held_async.enqueue("open")]
         begun("open", 2)
@@ -92,11 +95,7 @@ class TestSigterm:
     def test_in_the_middle_of_its_start_a_worker_ends_well_46(self, runjobs, place, moment):
         tasks.quick.enqueue_many(() for _ in range(50))
         moments = {
-            "session": lambda: rows(
-                "SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-                " AND backend_type = 'client backend'"
-            )
-            or "database" in worker.said(),
+            "session": lambda: other_sessions() or "database" in worker.said(),
             "banner": lambda: "database" in worker.said(),
             "worker": lambda: Worker.objects.exists(),
         }

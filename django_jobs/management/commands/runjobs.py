@@ -13,7 +13,7 @@ import tempfile
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 import django
@@ -28,7 +28,7 @@ from django_jobs.checks import missing_tables
 from django_jobs.exceptions import UnknownSetting, suggestion
 from django_jobs.models import QUEUE_NAME_LENGTH, Job
 from django_jobs.tasks import registry
-from django_jobs.worker.foreground import EXIT_BROKEN, StopSignals, leave, run_worker
+from django_jobs.worker.foreground import EXIT_BROKEN, EXIT_OK, StopSignals, leave, run_worker
 from django_jobs.worker.options import WorkerOptions
 from django_jobs.worker.process import Worker
 from django_jobs.worker.supervisor import Supervisor, close_connections
@@ -157,8 +157,10 @@ class Command(BaseCommand):
                 f"There is no database {alias!r} in DATABASES.{suggestion(alias, list(connections))}",
                 returncode=2,
             )
+        stop = StopSignals()
+        stop.install({signal.SIGTERM: stop.ask, signal.SIGINT: stop.ask})
         autodiscover_modules("tasks")
-        self.wait_for_tables(alias, settings.startup_wait_seconds)
+        self.wait_for_tables(alias, settings.startup_wait_seconds, stop)
         chosen = worker_options(options, alias)
         grace = (
             settings.shutdown_seconds if options["shutdown_timeout"] is None else options["shutdown_timeout"]
@@ -166,10 +168,12 @@ class Command(BaseCommand):
         health = HealthFile(options["health_file"])
         recycling = chosen.max_jobs is not None or chosen.max_memory_bytes is not None
         try:
-            if options["processes"] > 1 or (recycling and not chosen.drain):
-                status = self.supervise(chosen, options, grace, health)
+            if stop.count:
+                status = EXIT_OK
+            elif options["processes"] > 1 or (recycling and not chosen.drain):
+                status = self.supervise(chosen, options, grace, health, stop)
             else:
-                status = self.run_in_place(chosen, options, grace, health)
+                status = self.run_in_place(chosen, options, grace, health, stop)
         finally:
             health.remove()
         self.stdout.flush()
@@ -181,7 +185,12 @@ class Command(BaseCommand):
         leave(status)
 
     def supervise(
-        self, chosen: WorkerOptions, options: dict[str, Any], grace: float, health: HealthFile
+        self,
+        chosen: WorkerOptions,
+        options: dict[str, Any],
+        grace: float,
+        health: HealthFile,
+        stop: StopSignals,
     ) -> int:
         """Run workers in processes of their own."""
         self.banner(chosen, options)
@@ -191,14 +200,18 @@ class Command(BaseCommand):
             start_method=options["start_method"],
             shutdown_seconds=grace,
             look=health.write,
+            stop=stop,
         ).run()
 
     def run_in_place(
-        self, chosen: WorkerOptions, options: dict[str, Any], grace: float, health: HealthFile
+        self,
+        chosen: WorkerOptions,
+        options: dict[str, Any],
+        grace: float,
+        health: HealthFile,
+        stop: StopSignals,
     ) -> int:
         """Run one worker in this process."""
-        stop = StopSignals()
-        stop.install({signal.SIGTERM: stop.ask, signal.SIGINT: stop.ask})
         if options["reload"]:  # the reloader ends the process from another thread
             atexit.register(stop.ask)
         workers: list[Worker] = []
@@ -221,8 +234,12 @@ class Command(BaseCommand):
             self.report(workers[0], monotonic() - began)
         return status
 
-    def wait_for_tables(self, alias: str, patience: float) -> None:
-        """Wait until the database answers and has its tables, for `patience` seconds. Raises CommandError."""
+    def wait_for_tables(self, alias: str, patience: float, stop: StopSignals) -> None:
+        """
+        Wait until the database answers and has its tables, or a stop is asked for.
+
+        Raises CommandError after `patience` seconds.
+        """
         deadline = monotonic() + patience
         told = ""
         while True:
@@ -234,14 +251,14 @@ class Command(BaseCommand):
                 problem, hint = f"Database {alias!r}: {' '.join(str(error).split())}", ""
             finally:
                 close_connections()
-            if not problem:
+            if not problem or stop.count:
                 return
             if monotonic() >= deadline:
                 raise CommandError(f"{problem}{hint}", returncode=EXIT_BROKEN)
             if problem != told:
                 self.stderr.write(f"{problem}{hint} (waiting for up to {patience:.0f} s)")
                 told = problem
-            sleep(0.5)
+            stop.wait(0.5)
 
     def banner(self, chosen: WorkerOptions, options: dict[str, Any]) -> None:
         """Print what is served, by whom and from where."""
