@@ -17,7 +17,7 @@ from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 from django.db import router
 
-from django_jobs.core.backoff import DEFAULT, Policy, is_policy
+from django_jobs.core.backoff import DEFAULT, LONGEST, Policy, is_policy
 from django_jobs.exceptions import UnknownSetting, suggestion
 
 
@@ -172,11 +172,11 @@ def is_positive(value: Any) -> bool:
 
 
 def is_duration(value: Any) -> bool:
-    return isinstance(value, timedelta) and value > timedelta(0)
+    return isinstance(value, timedelta) and timedelta(0) < value <= LONGEST
 
 
 def is_retention(value: Any) -> bool:
-    return value is None or (isinstance(value, timedelta) and value >= timedelta(0))
+    return value is None or (isinstance(value, timedelta) and timedelta(0) <= value <= LONGEST_KEPT)
 
 
 def is_names(value: Any) -> bool:
@@ -191,19 +191,25 @@ TEXT = (is_text, "a text")
 BOOL = (is_bool, "True or False")
 COUNT = (is_count, "a whole number above 0")
 POSITIVE = (is_positive, "a number above 0")
-DURATION = (is_duration, "a timedelta above zero")
-RETENTION = (is_retention, "a timedelta (zero deletes at once) or None (keep for ever)")
+LONGEST_KEPT = timedelta(days=36_500)
+"""Later than that an expiry may be outside of the calendar."""
+
+DURATION = (is_duration, f"a timedelta above zero, at most {LONGEST.days} days")
+RETENTION = (
+    is_retention,
+    f"a timedelta (zero deletes at once) of at most {LONGEST_KEPT.days} days, or None (keep for ever)",
+)
 
 RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "database": (optional(is_text), "a database alias or None"),
     "max_attempts": (optional(is_count), "a whole number above 0, or None for no limit"),
     "backoff": (is_policy, "a policy such as Exponential(…), or a callable(attempt, exception)"),
-    "timeout": (optional(is_duration), "a timedelta above zero, or None for no limit"),
+    "timeout": (optional(is_duration), f"{DURATION[1]}, or None for no limit"),
     "queue_timeouts": (
         lambda value: (
             isinstance(value, Mapping) and all(is_text(k) and is_duration(v) for k, v in value.items())
         ),
-        "a dict from queue names to timedeltas above zero",
+        f"a dict from queue names to timedeltas above zero, at most {LONGEST.days} days",
     ),
     "transactional_timeout": DURATION,
     "keep_successful": RETENTION,

@@ -207,7 +207,7 @@ class TestRefusals:
             (lambda: jobs.give.enqueue_many([(1,), ()]), "tests.jobs.give.*missing"),
             (lambda: jobs.give.enqueue_many([(1,), 2]), r"call 1 is 2.*write \(2,\)"),
             (lambda: jobs.give.enqueue_many(["text"]), "call 0 is 'text'"),
-            (lambda: jobs.ok.using(**{"timeout": HOUR}), "timeout"),
+            (lambda: jobs.ok.using(timeout=HOUR), "timeout"),  # type: ignore[call-arg]
         ],
     )
     def test_of_a_call_say_what_does_not_fit(self, refused, call, told):

@@ -37,7 +37,7 @@ from django_jobs.framework import AnyResult, task_finished, task_started
 from django_jobs.results import meta_of, of_claim
 from django_jobs.tasks import UNSET, JobContext, JobTask, registry
 from django_jobs.telemetry import DONE_LEVEL, STARTED_LEVEL, is_heard, logger
-from django_jobs.worker.traces import trace_of
+from django_jobs.worker.traces import storable, trace_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,13 +174,20 @@ class Executor:
         return Completed(return_value=text, keep=keep)
 
     def outcome_of(self, job: ClaimedJob, error: BaseException) -> Outcome:
-        """Return what a body's exception means for its job."""
+        """Return what a body's exception means for its job; one that makes no sense is a failure."""
+        try:
+            return self.meaning_of(job, error)
+        except Exception as problem:  # noqa: BLE001  (a subclass of ours that isn't made as ours are)
+            return self.failure(job, problem, Kind.ERROR)
+
+    def meaning_of(self, job: ClaimedJob, error: BaseException) -> Outcome:
+        """Return what a body's exception means for its job. Raises what reading the exception raises."""
         task = registry.get(job.task_path)
         match error:
             case Snooze():
-                return Snoozed(after=error.after, reason=error.reason)
+                return Snoozed(after=Snooze(error.after).after, reason=self.words(error.reason))
             case Cancel():
-                return Cancelled(reason=str(error), keep=self.keep_failed(task))
+                return Cancelled(reason=self.words(error), keep=self.keep_failed(task))
             case ClaimLost():
                 return Released(started=True, reason=str(error))
             case JobTimeout():
@@ -191,6 +198,10 @@ class Executor:
                 return self.failure(job, error, Kind.UNKNOWN_TASK)
             case _:
                 return self.failure(job, error, Kind.ERROR)
+
+    def words(self, said: object) -> str:
+        """Return what a body said, as text that the tables can hold."""
+        return storable(str(said), self.rules.max_error_chars // 8)
 
     def failure(self, job: ClaimedJob, error: BaseException, kind: Kind) -> Retried | Failed:
         """Return whether a failed run is followed by another, and when."""
@@ -224,7 +235,7 @@ class Executor:
         A job that was lost with its worker for the first time is due at once: it was hardly its fault.
         """
         if isinstance(error, Retry) and error.after is not None:
-            return error.after
+            return Retry(after=error.after).after
         policy = self.rules.backoff if task is None or task.backoff is UNSET else task.backoff
         attempt = job.counted_attempt - (kind is Kind.LOST)
         if attempt < 1:
