@@ -12,14 +12,14 @@ from django_jobs.core.records import Wake
 from django_jobs.store.cursor import Cursor, run
 from django_jobs.store.finish import interval
 
-# A reset forgives all attempts so far; otherwise the limit is raised where it leaves no attempt.
+# A reset forgives all attempts so far; otherwise the limit, if any, is raised where it leaves no attempt.
 RETRY = """
     UPDATE django_jobs_job
        SET state = 'READY', run_after = clock_timestamp(), finished_at = NULL, expires_at = NULL,
            worker = NULL, cancel_requested_at = NULL, reason = NULL, return_value = NULL,
            uncounted = CASE WHEN %(reset)s THEN attempt ELSE uncounted END,
            max_attempts = CASE WHEN %(reset)s THEN max_attempts
-                               ELSE GREATEST(max_attempts, attempt - uncounted + 1) END
+                               ELSE max_attempts + GREATEST(0, attempt - uncounted + 1 - max_attempts) END
      WHERE id = ANY(%(ids)s::bigint[]) AND state IN ('FAILED', 'CANCELLED')
  RETURNING id, queue_name, priority, run_after
 """

@@ -50,10 +50,15 @@ def parse(text: str) -> tuple[list[Wake], bool]:
     """
     try:
         found = json.loads(text)
-        wakes = [
-            Wake(str(queue), int(priority), datetime.fromtimestamp(seconds, UTC))
-            for queue, priority, seconds in found["wake"]
-        ]
-        return wakes, bool(found["again"])
+        return [wake_of(*entry) for entry in found["wake"]], bool(found["again"])
     except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
         return [], False
+
+
+def wake_of(queue: object, priority: object, seconds: float) -> Wake:
+    """Return one entry of a payload. Raises a ValueError or TypeError for what no row can have."""
+    if not isinstance(queue, str) or not isinstance(priority, int) or not -(2**15) <= priority < 2**15:
+        raise ValueError("no queue or priority")
+    if not queue or "\0" in queue or len(queue.encode()) > LARGEST_PAYLOAD:  # encode: no lone surrogates
+        raise ValueError("no name of a queue")
+    return Wake(queue, int(priority), datetime.fromtimestamp(seconds, UTC))

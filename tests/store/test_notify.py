@@ -1,0 +1,111 @@
+"""Notifications: what is said, cut to fit, and what is made of whatever arrives."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_jobs.core.records import Wake
+from django_jobs.store.notify import LARGEST_PAYLOAD, notify, parse, payload
+
+NOW = datetime(2026, 11, 29, 12, 30, 15, 123457, tzinfo=UTC)
+
+wakes = st.builds(
+    Wake,
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=128),
+    st.integers(-100, 100),
+    st.datetimes(datetime(2000, 1, 1), datetime(2060, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
+)
+
+
+@given(st.lists(wakes, max_size=5), st.booleans())
+def test_what_is_sent_arrives(sent, again):
+    assert parse(payload(sent, again=again)) == (sent, again)
+
+
+def test_times_arrive_to_the_microsecond():
+    """A point set back to a time that was rounded up would leave its own job behind."""
+    for step in range(2000):
+        due = NOW + timedelta(microseconds=step)
+
+        [[wake], _] = parse(payload([Wake("q", 0, due)], again=False))
+
+        assert wake.run_after == due
+
+
+@pytest.mark.parametrize("name", ["queue-{}", "😀-{}", '"\\{}'])
+def test_too_many_queues_become_a_look_everywhere(name):
+    many = [Wake(name.format(number).ljust(100, "x"), 0, NOW) for number in range(200)]
+
+    for count in range(0, 200, 10):
+        text = payload(many[:count], again=True)
+
+        assert len(text.encode()) <= LARGEST_PAYLOAD
+        assert parse(text) in (([], True), (many[:count], True))
+    assert parse(payload(many, again=True)) == ([], True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "rubbish",
+        "[]",
+        "null",
+        "{}",
+        '{"wake": 7, "again": false}',
+        '{"wake": [7], "again": false}',
+        '{"wake": [["q", 0]], "again": false}',
+        '{"wake": [["q", 0, 1]]}',
+        '{"wake": [["q", 0, "soon"]], "again": false}',
+        '{"wake": [["q", 0, NaN]], "again": false}',
+        '{"wake": [["q", 0, 1e300]], "again": false}',
+        '{"wake": [["q", 1e300, 1]], "again": false}',
+        '{"wake": [["q", 99999999999, 1]], "again": false}',
+        '{"wake": [["q", 40000, 1]], "again": false}',
+        '{"wake": [["q", "0", 1]], "again": false}',
+        '{"wake": [["a\\u0000b", 0, 1]], "again": false}',
+        '{"wake": [["\\ud800", 0, 1]], "again": false}',
+        '{"wake": [["", 0, 1]], "again": false}',
+        '{"wake": [[null, 0, 1]], "again": false}',
+        '{"wake": [[["q"], 0, 1]], "again": false}',
+        "[" * 100_000,
+        "9" * 5000,
+    ],
+    ids=lambda text: text[:60] or "nothing",
+)
+def test_what_is_not_ours_means_look_everywhere(text):
+    assert parse(text) == ([], False)
+
+
+@given(
+    st.text(max_size=40)
+    | st.builds('{{"wake":[{}],"again":1}}'.format, st.text('["q0,]-e.nulNaN', max_size=20))
+)
+def test_no_text_does_more_harm_than_that(text):
+    found, _ = parse(text)
+
+    for wake in found:
+        wake.queue_name.encode()
+        assert -(2**15) <= wake.priority < 2**15
+
+
+def test_it_is_sent_without_waiting_for_the_disk(links):
+    sender, receiver = links(), links()
+    sender.execute("SET synchronous_commit = on")
+    receiver.execute("LISTEN somewhere")
+
+    notify(sender.cursor(), "somewhere", [Wake("q", 3, NOW)], again=False)
+
+    [heard] = receiver.notifies(timeout=10, stop_after=1)
+    assert parse(heard.payload) == ([Wake("q", 3, NOW)], False)
+    assert sender.execute("SHOW synchronous_commit").fetchone() == ("on",)
+
+
+def test_a_payload_of_the_largest_size_can_be_sent(links):
+    text = "x" * LARGEST_PAYLOAD
+
+    links().execute("SELECT pg_notify('somewhere', %s)", [text])
