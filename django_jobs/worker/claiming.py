@@ -132,13 +132,18 @@ class Claiming:
             return None
         rooms = []
         for name in self.rotated():
-            room = min(free, self.served.limits.get(name, free) - in_flight.get(name, 0))
+            room = self.room(name, free, in_flight)
             points = {} if plain else reach.points.get(name, {})
             if room > 0 and (plain or points):
                 rooms.append(Room(name, room, points))
         if not rooms:
             return None
         return Request(kind, plain, rooms, min(free, sum(room.room for room in rooms)))
+
+    def room(self, queue_name: str, free: int, in_flight: Mapping[str, int]) -> int:
+        """Return how many jobs of a queue may be claimed into `free` slots."""
+        limit = self.served.limits.get(queue_name)
+        return free if limit is None else min(free, limit - in_flight.get(queue_name, 0))
 
     def rotated(self) -> list[str]:
         """Return the queues, each time beginning with another one, so that none is always last."""
@@ -249,8 +254,8 @@ class Claiming:
             if place.next_due_in is not None:
                 self.due_in(max(0.0, place.next_due_in), now)
 
-    def seconds_left(self, now: float, free: Mapping[str, int]) -> float:
-        """Return how long there is nothing to do but wait for news."""
+    def seconds_left(self, now: float, free: Mapping[str, int], in_flight: Mapping[str, int]) -> float:
+        """Return how long there is nothing to do but wait for news, such as that a job ended."""
         times = [max(self.poll_at, self.survey_not_before)]
         if self.wants_survey:
             times.append(self.survey_not_before)
@@ -261,7 +266,8 @@ class Claiming:
         times += [
             reach.plain_not_before
             for kind, reach in self.reaches.items()
-            if (reach.wants_plain or (reach.hungry and not reach.points)) and free[kind] > 0 and self.queues
+            if (reach.wants_plain or (reach.hungry and not reach.points))
+            and any(self.room(name, free[kind], in_flight) > 0 for name in self.queues)
         ]
         return max(0.0, min(times) - now)
 

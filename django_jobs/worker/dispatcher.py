@@ -278,7 +278,8 @@ class Dispatcher:
             return 0.0
         left = [self.duties.seconds_left()]
         if not self.stopping:
-            left.append(self.claiming.seconds_left(monotonic(), self.ledger.free(())))
+            ledger = self.ledger
+            left.append(self.claiming.seconds_left(monotonic(), ledger.free(()), ledger.queue_counts))
         left += [
             seconds for seconds in (self.threads.watch(), self.loop_slots.watch()) if seconds is not None
         ]

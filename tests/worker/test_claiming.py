@@ -1,0 +1,370 @@
+"""When to claim, from where, and how much; and that nothing is left behind."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection, transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from django_jobs.core.records import Point, Wake
+from django_jobs.core.states import State
+from django_jobs.models import Job
+from django_jobs.store import claim
+from django_jobs.store.claim import Place
+from django_jobs.store.cursor import run
+from django_jobs.worker.claiming import LOOK_AGAIN_SECONDS, PLAIN_SHARE, Claiming, Served
+from tests import jobs
+from tests.rows import WORKER, claimed_job
+
+NOW = datetime(2026, 11, 29, tzinfo=UTC)
+ALL = Served(None, frozenset(), {})
+POLL = 5.0
+
+
+def claiming(served=ALL, *, queues=("default",), kinds=("sync",)):
+    found = Claiming(served, kinds=kinds, queues=queues, poll_seconds=POLL, jitter=lambda: 1.0)
+    found.set_clock(NOW, 0.0)
+    return found
+
+
+def requests(of, now, *, free=10, in_flight=None):
+    return of.requests(now, dict.fromkeys(of.reaches, free), in_flight or {})
+
+
+def settled(of, now=0.0):
+    """Have the first claim and survey find nothing, so that there is nothing to do but wait."""
+    for request in requests(of, now):
+        of.took(request, [], now, 0.0)
+    of.surveyed([], now, 0.0)
+    return of
+
+
+def seconds_left(of, now, *, free=10, in_flight=None):
+    return of.seconds_left(now, dict.fromkeys(of.reaches, free), in_flight or {})
+
+
+def wake(queue="default", *, priority=0, seconds=0.0):
+    return Wake(queue, priority, NOW + timedelta(seconds=seconds))
+
+
+def job(number, *, queue="default", priority=0):
+    return claimed_job(id=number, queue_name=queue, priority=priority, run_after=NOW + timedelta(number))
+
+
+class TestAnIdleWorker:
+    def test_begins_with_a_plain_claim_of_every_queue_it_knows(self):
+        [request] = requests(claiming(queues=("a", "b")), 0.0)
+
+        assert request.plain
+        assert sorted(room.queue_name for room in request.rooms) == ["a", "b"]
+
+    def test_waits_for_its_poll(self):
+        of = settled(claiming())
+
+        assert requests(of, 1.0) == []
+        assert seconds_left(of, 1.0) == pytest.approx(POLL - 1)
+        assert not of.is_survey_due(POLL - 0.1)
+
+    def test_surveys_when_its_poll_comes(self):
+        of = settled(claiming())
+
+        requests(of, POLL)
+
+        assert of.is_survey_due(POLL)
+
+    def test_claims_plainly_what_a_survey_found(self):
+        of = settled(claiming())
+        of.surveyed([Place("new", 3, -1.0, None, False)], 6.0, 0.0)
+
+        [request] = requests(of, 6.0)
+
+        assert request.plain
+        assert "new" in {room.queue_name for room in request.rooms}
+
+    def test_wakes_when_the_next_job_is_due(self):
+        of = settled(claiming())
+        of.surveyed([Place("default", 0, 2.0, 2.0, False)], 0.0, 0.0)
+
+        assert seconds_left(of, 0.0) == pytest.approx(2.0, abs=0.01)
+        assert requests(of, 1.9) == []
+        assert requests(of, 2.1) != []
+
+    def test_leaves_paused_queues_alone(self):
+        of = settled(claiming())
+        of.surveyed([Place("default", 0, -1.0, 1.0, True)], 0.0, 0.0)
+
+        assert requests(of, 0.1) == []
+        assert seconds_left(of, 0.1) == pytest.approx(POLL - 0.1)
+
+    def test_without_room_waits_for_it(self):
+        of = claiming()
+
+        assert requests(of, 0.0, free=0) == []
+        of.surveyed([Place("default", 0, -1.0, None, False)], 0.0, 0.0)
+        assert seconds_left(of, 0.1, free=0) > 1
+
+
+class TestWoken:
+    def test_by_a_due_job_claims_behind_the_point_before_it(self):
+        of = settled(claiming())
+        of.woken([wake()], 1.0, again=False)
+
+        [request] = requests(of, 1.0)
+
+        assert not request.plain or request.rooms
+        assert of.reaches["sync"].points["default"][0] == Point(NOW, 0)
+
+    def test_by_a_late_commit_goes_back_to_it(self):
+        of = settled(claiming())
+        of.reaches["sync"].advance(job(9))
+
+        of.woken([wake(seconds=-60)], 1.0, again=False)
+
+        assert of.reaches["sync"].points["default"][0] == Point(NOW - timedelta(seconds=60), 0)
+
+    def test_by_a_later_job_goes_back_no_further_than_it_came(self):
+        of = settled(claiming())
+        of.reaches["sync"].advance(job(1))
+
+        of.woken([wake(seconds=10**6)], 1.0, again=False)
+
+        assert of.reaches["sync"].points["default"][0] == Point(NOW + timedelta(1), 1)
+
+    def test_by_a_job_of_the_future_waits_for_it(self):
+        of = settled(claiming())
+        of.woken([wake(seconds=3)], 1.0, again=False)
+
+        assert requests(of, 1.0) == []
+        assert seconds_left(of, 1.0) == pytest.approx(2.0, abs=0.01)
+
+    def test_by_another_queue_does_nothing(self):
+        of = settled(claiming(Served(frozenset({"default"}), frozenset(), {})))
+        of.woken([wake("other")], 1.0, again=False)
+
+        assert requests(of, 1.0) == []
+        assert of.queues == ["default"]
+
+    def test_by_an_excluded_queue_does_nothing(self):
+        of = settled(claiming(Served(None, frozenset({"other"}), {})))
+        of.woken([wake("other")], 1.0, again=False)
+
+        assert requests(of, 1.0) == []
+
+    def test_by_a_new_queue_claims_from_it(self):
+        of = settled(claiming())
+        of.woken([wake("new")], 1.0, again=False)
+
+        [request] = requests(of, 1.0)
+
+        assert "new" in {room.queue_name for room in request.rooms}
+
+    def test_by_rubbish_looks_everywhere(self):
+        of = settled(claiming())
+        of.woken([], 1.0, again=False)
+
+        [request] = requests(of, 1.0)
+
+        assert request.plain
+        assert of.is_survey_due(1.0)
+
+    def test_by_one_that_will_keep_silent_looks_again(self):
+        of = settled(claiming())
+        of.woken([wake()], 1.0, again=True)
+        [request] = requests(of, 1.0)
+        of.took(request, [], 1.0, 0.0)
+        assert requests(of, 1.0) == []
+
+        assert seconds_left(of, 1.0) == pytest.approx(LOOK_AGAIN_SECONDS)
+        [request] = requests(of, 1.0 + LOOK_AGAIN_SECONDS)
+        assert request.plain
+
+
+class TestLimits:
+    def test_no_more_is_asked_for_than_there_is_room(self):
+        [request] = requests(claiming(), 0.0, free=3)
+
+        assert (request.limit, [room.room for room in request.rooms]) == (3, [3])
+
+    def test_a_queue_gives_no_more_than_its_limit(self):
+        of = claiming(Served(None, frozenset(), {"mail": 4}), queues=("mail", "other"))
+
+        [request] = requests(of, 0.0, in_flight={"mail": 3, "other": 50})
+
+        assert {room.queue_name: room.room for room in request.rooms} == {"mail": 1, "other": 10}
+
+    def test_a_queue_at_its_limit_is_left_out(self):
+        of = claiming(Served(None, frozenset(), {"mail": 4}), queues=("mail", "other"))
+
+        [request] = requests(of, 0.0, in_flight={"mail": 4})
+
+        assert [room.queue_name for room in request.rooms] == ["other"]
+
+    def test_when_all_are_at_their_limits_the_worker_waits(self):
+        """With nothing to ask for it must not turn its wheel for ever."""
+        of = claiming(Served(frozenset({"mail"}), frozenset(), {"mail": 1}), queues=("mail",))
+        of.surveyed([Place("mail", 0, -1.0, None, False)], 0.0, 0.0)
+        at_limit = {"mail": 1}
+
+        assert requests(of, 1.0, in_flight=at_limit) == []
+        assert seconds_left(of, 1.0, in_flight=at_limit) > 1
+
+    def test_a_place_that_becomes_free_is_used(self):
+        of = claiming(Served(frozenset({"mail"}), frozenset(), {"mail": 1}), queues=("mail",))
+        settled(of)
+        of.woken([wake("mail")], 1.0, again=False)
+        assert requests(of, 1.0, in_flight={"mail": 1}) == []
+
+        of.freed("mail")
+
+        assert requests(of, 1.1) != []
+
+    def test_queues_take_turns_at_being_first(self):
+        of = claiming(queues=("a", "b", "c"))
+        first = [requests(of, 0.0)[0].rooms[0].queue_name for _ in range(6)]
+
+        assert sorted(first[:3]) == ["a", "b", "c"]
+        assert first[:3] == first[3:]
+
+
+class TestShareOfTheTime:
+    def test_plain_claims_wait_for_twenty_times_their_duration(self):
+        of = claiming()
+        [request] = requests(of, 0.0, free=1)
+        of.took(request, [job(1)], 0.1, 0.1)  # full: there may be more
+
+        [request] = requests(of, 0.2, free=1)
+        assert not request.plain
+        [request] = requests(of, 0.1 + PLAIN_SHARE * 0.1, free=1)
+        assert request.plain
+
+    def test_the_end_of_a_streak_is_followed_by_a_plain_claim(self):
+        of = claiming()
+        of.surveyed([], 0.0, 0.0)
+        [request] = requests(of, 0.0, free=1)
+        of.took(request, [job(1)], 0.0, 0.1)
+        [request] = requests(of, 0.1, free=1)
+        of.took(request, [], 0.1, 0.0)
+
+        assert requests(of, 0.2) == []
+        assert seconds_left(of, 0.2) == pytest.approx(PLAIN_SHARE * 0.1 - 0.2)
+        [request] = requests(of, 2.1)
+        assert request.plain
+
+    def test_surveys_do_too(self):
+        of = claiming()
+        of.surveyed([], 0.0, 1.0)
+        of.look_everywhere()
+
+        assert not of.is_survey_due(PLAIN_SHARE - 0.1)
+        assert of.is_survey_due(PLAIN_SHARE + 0.1)
+
+
+class TestPoints:
+    def test_only_move_forward(self):
+        reach = claiming().reaches["sync"]
+        for number in (3, 1, 2):
+            reach.advance(job(number))
+
+        assert reach.points == {"default": {0: Point(NOW + timedelta(3), 3)}}
+
+    def test_are_kept_by_queue_and_priority(self):
+        reach = claiming().reaches["sync"]
+        for queue, priority in [("a", 0), ("a", 1), ("b", 0)]:
+            reach.advance(job(1, queue=queue, priority=priority))
+
+        assert {queue: set(points) for queue, points in reach.points.items()} == {"a": {0, 1}, "b": {0}}
+
+
+KNOWN = [jobs.ok.module_path]
+
+queue_names = st.sampled_from(["a", "b"])
+priorities = st.sampled_from([0, 0, 5])
+minutes = st.integers(1, 9)
+STEPS = st.one_of(
+    st.tuples(st.just("insert"), queue_names, priorities, minutes, st.booleans()),
+    st.tuples(st.just("commit late"), queue_names, priorities, minutes, st.booleans()),
+    st.tuples(st.just("claim"), st.integers(1, 3)),
+    st.tuples(st.just("hand back"), st.integers(0, 3)),
+    st.tuples(st.just("rescue"), st.integers(0, 3)),
+    st.tuples(st.just("let pass"), st.sampled_from([0.001, 0.1, 1.0, 6.0])),
+)
+
+
+class Simulation:
+    """One worker's claims on the real table, by a clock of its own, with others' inserts in between."""
+
+    def __init__(self, cursor):
+        self.cursor = cursor
+        self.now = 0.0
+        self.claiming = claiming(queues=("a",))
+        self.claimed = []
+        self.late = []
+
+    def insert(self, queue, priority, age, notified):
+        self.cursor.execute(
+            "INSERT INTO django_jobs_job (queue_name, task_path, args, kwargs, priority, state, attempt,"
+            " uncounted, meta, enqueued_at, run_after)"
+            " VALUES (%s, %s, '[]', '{}', %s, 'READY', 0, 0, '{}', now(), now() - %s * interval '1 minute') RETURNING run_after",
+            [queue, KNOWN[0], priority, age],
+        )
+        if notified:
+            due = self.cursor.fetchone()[0]
+            self.claiming.woken([Wake(queue, priority, due)], self.now, again=False)
+
+    def commit_late(self, queue, priority, age, notified):
+        """Insert what has an older due time than what was claimed meanwhile."""
+        self.insert(queue, priority, age * 100, notified)
+
+    def claim(self, free):
+        for request in requests(self.claiming, self.now, free=free):
+            make = claim.claim if request.plain else claim.claim_after
+            found = claim.claimed(run(self.cursor, make(WORKER, request.rooms, KNOWN, request.limit)))
+            assert len(found) <= free
+            self.claimed += found
+            self.claiming.took(request, found, self.now, 0.002)
+        if self.claiming.is_survey_due(self.now):
+            places = claim.surveyed(run(self.cursor, claim.survey()))
+            self.claiming.surveyed(places, self.now, 0.001)
+
+    def hand_back(self, number):
+        """Have a job that was claimed become READY where it was before: all that was claimed is behind it."""
+        if number < len(self.claimed):
+            back = self.claimed.pop(number)
+            Job.objects.filter(pk=back.id).update(state=State.READY, worker=None)
+
+    def rescue(self, number):
+        """Have a job of another worker, claimed by nobody here, become READY long after it was due."""
+        self.insert("b", 0, 50 + number, False)
+
+    def let_pass(self, seconds):
+        self.now += seconds
+
+    def come_to_rest(self):
+        """Go on for three polls without news, as a worker would that has enough room."""
+        end = self.now + 3 * POLL
+        while self.now < end:
+            self.claim(100)
+            self.now += max(0.0005, seconds_left(self.claiming, self.now, free=100))
+
+
+@pytest.fixture(scope="module")
+def kept_db(django_db_setup, django_db_blocker):
+    with django_db_blocker.unblock():
+        yield
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(STEPS, max_size=25))
+def test_whatever_happens_every_job_is_claimed(kept_db, steps):
+    with transaction.atomic(), connection.cursor() as cursor:
+        simulation = Simulation(cursor)
+        for name, *arguments in steps:
+            getattr(simulation, name.replace(" ", "_"))(*arguments)
+        simulation.come_to_rest()
+
+        assert not Job.objects.filter(state=State.READY).exists()
+        assert len({(job.id, job.attempt) for job in simulation.claimed}) == len(simulation.claimed)
+        transaction.set_rollback(True)
