@@ -90,14 +90,16 @@ def run_worker(
     shutdown_seconds: float,
     look: Callable[[Worker], None],
     started: Callable[[Worker], None] = lambda worker: None,
+    identified: Callable[[int], None] = lambda worker: None,
     timeout: float | None = None,
 ) -> int:
     """
     Run a worker until it ended by itself or was asked to stop; return the exit status.
 
-    `look` is called every second, `started` once the threads run; `timeout` in seconds limits a drain.
+    `look` is called every second, `started` once the threads run, `identified` with each id that the worker
+    gets; `timeout` in seconds limits a drain.
     """
-    worker = Worker(options)
+    worker = Worker(options, on_identity=identified)
     threading.Thread(target=wake_when_over, args=(worker, stop), daemon=True).start()
     worker.start()
     started(worker)

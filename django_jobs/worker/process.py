@@ -12,6 +12,7 @@ import resource
 import socket
 import sys
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
@@ -53,8 +54,15 @@ class Worker:
     none of its business.
     """
 
-    def __init__(self, options: WorkerOptions | None = None) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions | None = None,
+        *,
+        on_identity: Callable[[int], None] = lambda worker: None,
+    ) -> None:
         self.options = options or WorkerOptions()
+        self.on_identity = on_identity
+        """Called in the dispatcher's thread with each id that this worker gets."""
         self.settings = conf.current()
         autodiscover_modules("tasks")
         self.alias = self.options.database or conf.database()
@@ -186,6 +194,7 @@ class Worker:
 
     def identified(self) -> None:
         """Take in that the worker has an id, or a new one: the listener may take the lock for it."""
+        self.on_identity(self.dispatcher.worker)
         if self.listener is None:
             return
         if self.listener.thread.ident is None:

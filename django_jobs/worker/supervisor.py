@@ -11,6 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
@@ -38,10 +39,16 @@ from django_jobs.worker.options import WorkerOptions
 from django_jobs.worker.process import Worker
 
 YOUNG_SECONDS = 5.0
-"""A child that dies younger than this counts as dying at its start."""
+"""A child that breaks younger than this counts as dying at its start, as one does that never registered."""
 
 MOST_EARLY_DEATHS = 10
-"""So many such deaths in a row end the command."""
+"""So many such deaths in a row end the command; once all children have registered, it starts anew."""
+
+REMEMBERED = 100
+"""Dead workers that each new child is told of: it may die itself before it has taken over their jobs."""
+
+ENDED, BROKEN = -1, -2
+"""What a child leaves in place of its worker's id when it ends by itself: well, or not."""
 
 LONGEST_PAUSE = 10.0
 """Seconds between two starts at the most."""
@@ -60,7 +67,7 @@ class Child:
     number: int
     process: BaseProcess
     worker: Any
-    """Its worker's id, a shared integer; 0 until it has registered."""
+    """Its worker's id, a shared integer; 0 until it has registered, then ENDED or BROKEN once it is over."""
     healthy_at: Any
     """When it was last found healthy, a shared `time.monotonic()`."""
     started_at: float
@@ -89,7 +96,7 @@ class Supervisor:
         self.children: dict[int, Child] = {}
         self.start_at: dict[int, float] = {}
         """When the missing children may be started."""
-        self.dead_workers: list[int] = []
+        self.dead_workers: deque[int] = deque(maxlen=REMEMBERED)
         self.early_deaths = 0
         self.handed_back = False
         """Whether some child ended with jobs that it had to hand back."""
@@ -101,7 +108,7 @@ class Supervisor:
         """Supervise until asked to stop; return the exit status."""
         self.stop.poke = self.poke
         if self.start_method != "fork":
-            resource_tracker.ensure_running()  # here, since its start lets the signals through that `start` holds
+            resource_tracker.ensure_running()  # now: its start lets the signals through that `start` holds
         for number in range(1, self.processes + 1):
             self.start(number)
         while not self.stop.count:
@@ -109,6 +116,8 @@ class Supervisor:
             for number, at in list(self.start_at.items()):
                 if monotonic() >= at:
                     self.start(number)
+            if self.is_complete() and all(child.worker.value > 0 for child in self.children.values()):
+                self.early_deaths = 0
             self.look(self.is_healthy())
             if self.early_deaths >= MOST_EARLY_DEATHS:
                 logger.critical(
@@ -126,10 +135,9 @@ class Supervisor:
         """Start the child with this number."""
         close_connections()  # none may be open while a child is made
         self.start_at.pop(number, None)
-        dead, self.dead_workers = self.dead_workers, []
         worker, healthy_at = self.context.Value("q", 0), self.context.Value("d", monotonic())
         name = f"{self.options.name}-{number}" if self.options.name else ""
-        options = replace(self.options, name=name, dead_for_certain=tuple(dead), recyclable=True)
+        options = replace(self.options, name=name, dead_for_certain=tuple(self.dead_workers), recyclable=True)
         process = self.context.Process(  # type: ignore[attr-defined]  # every real context has it
             target=child_main,
             args=(options, self.shutdown_seconds, worker, healthy_at, self.start_method, os.getpid()),
@@ -158,26 +166,32 @@ class Supervisor:
         """Record how a child ended, and plan its replacement."""
         child.process.join()
         del self.children[child.number]
-        status = child.process.exitcode or 0
-        if status == EXIT_OK:
-            logger.info("worker process %d ended", child.process.pid)
-        elif status == EXIT_HANDED_BACK:
-            self.handed_back = True
+        pid, status, worker = child.process.pid, child.process.exitcode or 0, child.worker.value
+        if worker == ENDED:
+            logger.info("worker process %d ended", pid)
+            self.handed_back |= status == EXIT_HANDED_BACK
+        elif worker == BROKEN:
+            logger.error("worker process %d died: a part of it broke; see above", pid)
         else:
-            logger.error("worker process %d died: %s", child.process.pid, died_of(status))
-            if child.worker.value:
-                self.dead_workers.append(child.worker.value)
-        young = monotonic() - child.started_at < YOUNG_SECONDS
-        self.early_deaths = self.early_deaths + 1 if young and status != EXIT_OK else 0
+            logger.error("worker process %d died: %s", pid, died_of(status))
+        if worker > 0:
+            self.dead_workers.append(worker)
+        # One that came as far as to register most likely died of a job, whose attempts are limited.
+        broke_young = worker == BROKEN and monotonic() - child.started_at < YOUNG_SECONDS
+        self.early_deaths = self.early_deaths + 1 if worker == 0 or broke_young else 0
         pause = 0.0 if not self.early_deaths else min(LONGEST_PAUSE, 0.05 * 2**self.early_deaths)
         if not self.stop.count:
             self.start_at[child.number] = monotonic() + pause
         child.process.close()
 
+    def is_complete(self) -> bool:
+        """Whether all children are there."""
+        return len(self.children) == self.processes
+
     def is_healthy(self) -> bool:
         """Whether all children are there and well."""
         now = monotonic()
-        return len(self.children) == self.processes and all(
+        return self.is_complete() and all(
             now - child.healthy_at.value < 10 * LOOK_SECONDS for child in self.children.values()
         )
 
@@ -206,9 +220,7 @@ class Supervisor:
 
 def died_of(status: int) -> str:
     """Return in words what an exit status of a process means."""
-    if status < 0:
-        return f"killed by {signal.Signals(-status).name}"
-    return "a part of it broke; see above" if status == EXIT_BROKEN else f"exit status {status}"
+    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
 
 def child_main(
@@ -226,15 +238,21 @@ def child_main(
     stop.install({signal.SIGTERM: stop.ask_once, signal.SIGUSR1: stop.ask, signal.SIGINT: signal.SIG_IGN})
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
 
+    def identified(worker: int) -> None:
+        worker_id.value = worker
+
     def look(worker: Worker) -> None:
-        worker_id.value = worker.dispatcher.worker
         if worker.is_healthy:
             healthy_at.value = monotonic()
         if is_orphan(start_method, parent):
             logger.warning("the parent of worker process %d is gone; it stops", os.getpid())
             stop.ask_once()
 
-    leave(run_worker(options, stop=stop, shutdown_seconds=shutdown_seconds, look=look))
+    status = run_worker(
+        options, stop=stop, shutdown_seconds=shutdown_seconds, look=look, identified=identified
+    )
+    worker_id.value = BROKEN if status == EXIT_BROKEN else ENDED
+    leave(status)
 
 
 def is_orphan(start_method: str, parent: int) -> bool:

@@ -1,0 +1,1 @@
+"""An app whose tasks end every child process that imports them."""
