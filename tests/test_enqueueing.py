@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone as django_timezone
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import django_jobs
@@ -279,9 +279,9 @@ class TestRoundTrip:
     def test_arguments_come_back_as_they_went_in(self, db, value):
         assert self.is_carried(value)
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.lists(values, max_size=3), st.dictionaries(texts, values, max_size=3))
-    def test_whatever_json_holds_comes_back(self, hypothesis_db, args, kwargs):
+    def test_whatever_json_holds_comes_back(self, db, args, kwargs):
         result = jobs.ok.enqueue(*args, **kwargs)
         job = Job.objects.get(pk=result.id)
 
@@ -314,14 +314,6 @@ class TestRoundTrip:
         result = jobs.ok.enqueue((1, 2), b"bytes", State.READY)
 
         assert result.args == Job.objects.get().args == [[1, 2], "bytes", "READY"]
-
-
-@pytest.fixture(scope="class")
-def hypothesis_db(django_db_setup, django_db_blocker):
-    """The database for all examples of a property, taken back in the end."""
-    with django_db_blocker.unblock(), transaction.atomic():
-        yield
-        transaction.set_rollback(True)
 
 
 class TestMany:

@@ -307,7 +307,8 @@ class Simulation:
         self.cursor.execute(
             "INSERT INTO django_jobs_job (queue_name, task_path, args, kwargs, priority, state, attempt,"
             " uncounted, meta, enqueued_at, run_after)"
-            " VALUES (%s, %s, '[]', '{}', %s, 'READY', 0, 0, '{}', now(), now() - %s * interval '1 minute') RETURNING run_after",
+            " VALUES (%s, %s, '[]', '{}', %s, 'READY', 0, 0, '{}', now(), now() - %s * interval '1 minute')"
+            " RETURNING run_after",
             [queue, KNOWN[0], priority, age],
         )
         if notified:
@@ -350,15 +351,9 @@ class Simulation:
             self.now += max(0.0005, seconds_left(self.claiming, self.now, free=100))
 
 
-@pytest.fixture(scope="module")
-def kept_db(django_db_setup, django_db_blocker):
-    with django_db_blocker.unblock():
-        yield
-
-
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(STEPS, max_size=25))
-def test_whatever_happens_every_job_is_claimed(kept_db, steps):
+def test_whatever_happens_every_job_is_claimed(db, steps):
     with transaction.atomic(), connection.cursor() as cursor:
         simulation = Simulation(cursor)
         for name, *arguments in steps:
