@@ -69,7 +69,10 @@ class Loop:
             logger.warning("%s: %s; trying again", self.name, one_line(error))
         else:
             logger.debug("%s: failure %d: %s", self.name, self.failures, one_line(error))
-        self.reset()
+        try:
+            self.reset()
+        except self.passing as worse:
+            logger.debug("%s: what failed could not be dropped: %s", self.name, one_line(worse))
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self.failures - 1, 10))
         return random.uniform(longest / 2, longest)  # noqa: S311  (no secret)
 

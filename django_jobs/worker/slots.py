@@ -79,10 +79,15 @@ class Slot:
             ended = executor.run(job)
         except JobTimeout:  # aimed at the body, but it was just over
             pass
+        except Exception as error:  # noqa: BLE001  (a fault around the body ends its run, not the slot)
+            ended = Ended(job, executor.outcome_of(job, error), error, seconds=monotonic() - run.began)
         self.settle(run)
         if ended is None:
             ended = Ended(job, executor.timed_out(job), seconds=monotonic() - run.began)
-        tidy_connections(job.task_path)
+        try:
+            tidy_connections(job.task_path)
+        except Exception:  # noqa: BLE001  (the job is over, whatever its connections do)
+            logger.exception("after job %s: its connections could not be tidied", job.id)
         if not self.abandoned:
             self.slots.deliver(ended)
 
