@@ -30,7 +30,7 @@ class Settings:
 
     max_attempts: int | None = 5
     """Runs a job may have before it fails for good; `None` for no limit. With the default backoff, five
-    span about seven minutes: long enough to outlive a restart, short enough that a person hears of it."""
+    span three to seven minutes: enough to outlive a restart, and a person hears of it soon."""
 
     backoff: Policy = DEFAULT
     """How long to wait before the next attempt."""

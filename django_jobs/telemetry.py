@@ -14,6 +14,9 @@ from weakref import ReferenceType
 
 from django.dispatch import Signal
 
+from django_jobs import conf
+from django_jobs.core.arguments import UndecodableText, decode
+from django_jobs.core.masking import masked, masked_positional
 from django_jobs.core.records import (
     Cancelled,
     ClaimedJob,
@@ -25,6 +28,7 @@ from django_jobs.core.records import (
     Snoozed,
 )
 from django_jobs.core.states import Kind
+from django_jobs.tasks import call_signature, registry
 
 logger = logging.getLogger("django_jobs")
 
@@ -51,12 +55,31 @@ def is_heard(signal: Signal, level: int) -> bool:
 
 def fields(job: ClaimedJob) -> dict[str, Any]:
     """Return what every record about a job carries in `extra`."""
-    return {
+    found = {
         "job_id": job.id,
         "task": job.task_path,
         "queue": job.queue_name,
         "attempt": job.counted_attempt,
     }
+    settings = conf.current()
+    if settings.log_arguments:
+        found |= arguments(job, settings.sensitive_names)
+    return found
+
+
+def arguments(job: ClaimedJob, sensitive: tuple[str, ...]) -> dict[str, Any]:
+    """Return a job's arguments for a log record, those with sensitive names masked."""
+    try:
+        args, kwargs = decode(job.call)
+        task = registry.get(job.task_path)
+        names = None if task is None else list(call_signature(task.func, task.takes_context).parameters)
+        shown = {
+            "job_args": masked_positional(args, names, sensitive),
+            "job_kwargs": masked(kwargs, sensitive),
+        }
+    except (UndecodableText, ValueError, TypeError):
+        return {"job_args": "(not readable)"}
+    return shown
 
 
 def job_ended(job: ClaimedJob, outcome: Outcome, exception: BaseException | None, seconds: float) -> None:

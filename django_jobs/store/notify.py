@@ -7,7 +7,8 @@ own that doesn't wait for the disk it costs 17 %, and next to nothing when debou
 
 A payload is JSON: `{"wake": [[queue, priority, seconds since 1970], …], "again": bool}`. An empty list
 means "look everywhere"; `again` asks workers to look once more a little later, since the sender is about
-to keep silent for a moment.
+to keep silent for a moment. `{"hello": worker}` is a worker's word to its own listener, to see whether
+notifications arrive at all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from django_jobs.core.records import Wake
-from django_jobs.store.cursor import Cursor
+from django_jobs.store.cursor import Cursor, Statement
 
 # The setting holds for this statement's own transaction: no flush to disk, and no second round trip.
 NOTIFY = """
@@ -40,6 +41,19 @@ def payload(wakes: Iterable[Wake], *, again: bool) -> str:
     if len(text) > LARGEST_PAYLOAD:  # json.dumps writes ASCII: characters are bytes
         text = json.dumps({"wake": [], "again": again}, separators=(",", ":"))
     return text
+
+
+def hello(channel: str, worker: int) -> Statement:
+    """Return the statement with which a worker tries whether its own listener hears anything."""
+    return NOTIFY, {"channel": channel, "payload": json.dumps({"hello": worker})}
+
+
+def greeted(text: str) -> int | None:
+    """Return the worker that said hello with this payload; `None` when it is none."""
+    if not text.startswith('{"hello": '):
+        return None
+    digits = text.removeprefix('{"hello": ').removesuffix("}")
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else None
 
 
 def parse(text: str) -> tuple[list[Wake], bool]:

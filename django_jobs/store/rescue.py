@@ -90,14 +90,16 @@ FAIL_UNKNOWN = """
                expires_at = clock_timestamp() + %(keep)s::interval, reason = %(reason)s
           FROM overdue
          WHERE job.id = overdue.id AND job.state = 'READY'
-     RETURNING job.id, job.attempt),
+     RETURNING job.*),
     attempt AS (
         INSERT INTO django_jobs_attempt (
                job_id, number, ended_at, kind, exception_class, message, traceback, decision)
         SELECT id, attempt, clock_timestamp(), 'UNKNOWN_TASK', 'django_jobs.exceptions.UnknownTask',
                %(reason)s, '', 'FAILED'
           FROM job)
-    SELECT id FROM job
+    SELECT job.id, job.queue_name, job.task_path, '[' || job.args || ',' || job.kwargs || ']',
+           job.attempt, job.uncounted, job.max_attempts, job.priority, now(), now(), now(), now(), NULL, NULL
+      FROM job
 """
 
 ORPHANS_LIMIT = 500
@@ -162,7 +164,11 @@ def found(rows: Rows) -> list[Orphan]:
 
 
 def fail_unknown(queues: Sequence[str], *, wait: timedelta, keep: timedelta | None, reason: str) -> Statement:
-    """Return the statement that fails jobs which are due for longer than `wait` and known to no worker."""
+    """
+    Return the statement that fails jobs which are due for longer than `wait` and known to no worker.
+
+    It returns the columns of a `ClaimedJob`.
+    """
     return FAIL_UNKNOWN, {
         "queues": list(queues),
         "wait": interval(wait),

@@ -20,8 +20,7 @@ from django_jobs.core.arguments import decode
 from django_jobs.core.records import Cancelled, Completed, Ended, Failed, Outcome, Released, Retried, Snoozed
 from django_jobs.core.states import Kind
 from django_jobs.framework import TaskError, TaskResultStatus, task_finished
-from django_jobs.results import returned
-from django_jobs.tasks import registry
+from django_jobs.results import returned, task_at
 from django_jobs.telemetry import DONE_LEVEL, FAILED_LEVEL, is_heard, job_ended, logger
 from django_jobs.worker.connections import check_connections, leave_idle, tidy_connections
 
@@ -108,9 +107,9 @@ def signals_of(outcome: Outcome) -> list[Signal]:
 def finished(ended: Ended, status: TaskResultStatus) -> None:
     """Send Django's `task_finished` with the result as it is stored."""
     level = DONE_LEVEL if status is TaskResultStatus.SUCCESSFUL else FAILED_LEVEL
-    task = registry.get(ended.job.task_path)
-    if task is None or not is_heard(task_finished, level):
+    if not is_heard(task_finished, level):
         return
+    task = task_at(ended.job.task_path)
     backend = task.get_backend()
     if ended.result is None:  # the run was another worker's, so all that is known of it is in the tables
         result = backend.get_result(str(ended.job.id))

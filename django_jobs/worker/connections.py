@@ -7,9 +7,13 @@ A job must never fail because an idle connection was cut meanwhile, and never se
 from __future__ import annotations
 
 import select
+from threading import current_thread
+from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import Error, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 from psycopg.pq import TransactionStatus
 
 from django_jobs.telemetry import logger
@@ -85,3 +89,28 @@ def leave_idle(*, close: bool = False) -> None:
                 connection.close_if_unusable_or_obsolete()
         except Error:
             drop(connection)
+
+
+bridged: set[str] = set()
+"""Aliases that async bodies have used through `sync_to_async`, in the one thread that Django keeps for it."""
+
+
+def note_bridged(sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+    """Remember that a connection was opened in a thread that isn't ours."""
+    if not current_thread().name.startswith("django_jobs-"):
+        bridged.add(connection.alias)
+
+
+connection_created.connect(note_bridged, dispatch_uid="django_jobs.worker.connections.note_bridged")
+
+
+async def check_bridged_connections() -> None:
+    """`check_connections`, in the thread in which async bodies use the database, if they ever did."""
+    if bridged:
+        await sync_to_async(check_connections)()
+
+
+async def leave_bridged_connections_idle() -> None:
+    """`leave_idle`, in the thread in which async bodies use the database, if they ever did."""
+    if bridged:
+        await sync_to_async(leave_idle)()

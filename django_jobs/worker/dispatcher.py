@@ -28,7 +28,7 @@ from django_jobs.telemetry import fields, logger
 from django_jobs.worker.claiming import Claiming, Request
 from django_jobs.worker.duties import Duties
 from django_jobs.worker.ledger import AHEAD_SECONDS, Ledger
-from django_jobs.worker.listener import Connected, Disconnected, Heard, Woken
+from django_jobs.worker.listener import Connected, Disconnected, Greeted, Heard, Woken
 from django_jobs.worker.loop import Loop, one_line
 from django_jobs.worker.slots import AsyncSlots, Run, ThreadSlots
 from django_jobs.worker.traces import trace_of
@@ -102,7 +102,10 @@ class Dispatcher:
         """When a job was last handed over or ended."""
         self.moved_on_at = monotonic()
         """When the wheel last turned without an error."""
-        self.holds_lock = False
+        self.lock_taken = False
+        """Whether the listener's session took this worker's lock."""
+        self.greeted = False
+        """Whether the listener heard this worker's own hello, so that its session is no pooler's."""
         self.others = 0
         """Other workers that live."""
         self.stopping = False
@@ -139,12 +142,20 @@ class Dispatcher:
             case Woken(wakes=wakes, again=again):
                 self.claiming.woken(wakes, monotonic(), again=again)
             case Connected(holds_lock=held):
-                self.holds_lock = held
+                self.lock_taken = held
                 self.claiming.look_everywhere()
+                self.duties.hurry("greet")
+            case Greeted():
+                self.greeted = True
                 self.duties.hurry("heartbeat")
             case Disconnected():
-                self.holds_lock = False
+                self.lock_taken = self.greeted = False
                 self.duties.hurry("heartbeat")
+
+    @property
+    def holds_lock(self) -> bool:
+        """Whether the lock may be taken as a sign that this worker lives."""
+        return self.lock_taken and self.greeted
 
     def nudge(self) -> None:
         """Have the loop look again, from any thread."""
@@ -350,7 +361,7 @@ class Dispatcher:
         """Go on under a new id: this worker was declared dead, and what ran here is taken over."""
         assert self.connection is not None
         logger.warning("worker %s was declared dead; it registers anew and goes on", self.worker)
-        self.holds_lock = False
+        self.lock_taken = self.greeted = False
         self.sign_on(self.connection)
 
     def take_stock(self) -> None:

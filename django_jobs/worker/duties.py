@@ -15,14 +15,20 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from django_jobs.conf import Settings
-from django_jobs.core.records import Ended
+from django_jobs.core.records import ClaimedJob, Ended, Failed, Trace
+from django_jobs.core.states import Kind
+from django_jobs.exceptions import UnknownTask
 from django_jobs.store import finish, prune, rescue, workers
 from django_jobs.store.link import run_together
+from django_jobs.store.notify import hello
 from django_jobs.telemetry import logger
 
 if TYPE_CHECKING:
     from django_jobs.store.cursor import Rows, Statement
     from django_jobs.worker.dispatcher import Dispatcher
+
+HELLO_SECONDS = 5.0
+"""How long a worker's hello may take to its own listener."""
 
 PRUNE_PAUSE = 0.2
 """Seconds between two batches of pruning, so that claims go on."""
@@ -54,6 +60,8 @@ class Duties:
     """Called when the worker got an id."""
     dead_for_certain: list[int] = field(default_factory=list)
     """Workers whose parent saw them die."""
+    hello_said: bool = False
+    """Whether the listener is expected to hear a hello."""
     suspects: set[int] = field(default_factory=set)
     """Workers whose lock was gone at the last look."""
     pruned_to: datetime = prune.BEGINNING
@@ -64,6 +72,7 @@ class Duties:
         settings, now = self.settings, monotonic()
         self.table = [
             Duty("heartbeat", settings.heartbeat_seconds, heartbeat, now),
+            Duty("greet", float("inf"), greet, float("inf")),
             Duty("rescue", settings.rescue_seconds, rescue_jobs, now),
             Duty("cancel", 1.0, pass_on_cancel_requests, now),
             Duty("stock", 30.0, take_stock, now + 30.0),
@@ -119,6 +128,28 @@ def heartbeat(duties: Duties, dispatcher: Dispatcher) -> None:
     now, others = rows[0]
     dispatcher.claiming.set_clock(now, monotonic())
     dispatcher.others = others
+
+
+def greet(duties: Duties, dispatcher: Dispatcher) -> float | None:
+    """
+    Try whether notifications arrive, once the listener has a session; warn when they don't.
+
+    Behind a pooler that lends sessions for a transaction, LISTEN and the lock end up on a session that isn't
+    ours: nothing arrives, and the lock would be no sign of life.
+    """
+    if dispatcher.greeted or not dispatcher.lock_taken:
+        duties.hello_said = False
+    elif not duties.hello_said:
+        duties.hello_said = True
+        ask(dispatcher, hello(duties.settings.channel, dispatcher.worker))
+        return HELLO_SECONDS
+    else:
+        duties.hello_said = False
+        logger.warning(
+            "notifications don't arrive: the listener's connection seems to go through a pooler. Jobs are "
+            "found by polling. Set DJANGO_JOBS['listen_database'] to a direct connection, or --no-listen."
+        )
+    return None
 
 
 def rescue_jobs(duties: Duties, dispatcher: Dispatcher) -> float | None:
@@ -224,5 +255,9 @@ def fail_unknown_tasks(duties: Duties, dispatcher: Dispatcher) -> None:
             reason=reason,
         ),
     )
-    for [job_id] in rows:
-        logger.error("job %s failed: %s", job_id, reason, extra={"job_id": job_id})
+    trace = Trace(
+        exception_class=f"{UnknownTask.__module__}.{UnknownTask.__qualname__}", message=reason, traceback=""
+    )
+    for row in rows:
+        outcome = Failed(kind=Kind.UNKNOWN_TASK, trace=trace, keep=settings.keep_failed)
+        dispatcher.announce(Ended(ClaimedJob(*row), outcome, UnknownTask(reason)))

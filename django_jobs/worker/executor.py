@@ -9,7 +9,7 @@ Called by `slots`, in the thread or on the event loop that runs the body.
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from time import perf_counter
@@ -53,6 +53,10 @@ class Rules:
     keep_failed: timedelta | None
     max_error_chars: int
     max_argument_bytes: int
+
+
+async def nothing() -> None:
+    """Prepare nothing."""
 
 
 class Executor:
@@ -103,8 +107,12 @@ class Executor:
                 raise ClaimLost(f"Job {job.id} was taken over while its transaction was open.")
         return outcome
 
-    async def run_async(self, job: ClaimedJob) -> Ended:
-        """Run an async body on this event loop and return what it came to. Raises nothing."""
+    async def run_async(self, job: ClaimedJob, *, prepare: Callable[[], Awaitable[None]] = nothing) -> Ended:
+        """
+        Run an async body on this event loop and return what it came to. Raises nothing.
+
+        `prepare` is awaited before the body, as a part of the run.
+        """
         start = perf_counter()
         result: AnyResult | None = None
         outcome: Outcome
@@ -112,6 +120,7 @@ class Executor:
         try:
             task, args, kwargs = self.call_of(job)
             result = self.announce(job, task, args, kwargs)
+            await prepare()
             value = await task.func(*self.arguments(job, task, args, result), **kwargs)
             outcome = self.completed(task, value)
         except BaseException as error:  # noqa: BLE001  (as above; some would stop the event loop)

@@ -23,7 +23,7 @@ from psycopg.types.json import Json
 
 from django_jobs.core.records import Wake
 from django_jobs.store.link import KEEPALIVE, SET
-from django_jobs.store.notify import parse
+from django_jobs.store.notify import greeted, parse
 from django_jobs.store.workers import LOCK
 from django_jobs.telemetry import logger
 from django_jobs.worker.loop import Loop
@@ -58,7 +58,12 @@ class Disconnected:
     """The listener lost its session, and with it the lock."""
 
 
-Heard = Woken | Connected | Disconnected
+@dataclass(frozen=True, slots=True)
+class Greeted:
+    """The worker's own hello arrived: this session is really its own, and no pooler's."""
+
+
+Heard = Woken | Connected | Disconnected | Greeted
 
 
 class Silent(psycopg.OperationalError):
@@ -173,8 +178,12 @@ class Listener:
             raise psycopg.OperationalError("the server closed the listener's session")
         while (notification := raw.notifies()) is not None:
             self.heard_at = monotonic()
-            wakes, again = parse(notification.extra.decode("utf-8", "replace"))
-            self.tell(Woken(wakes, again))
+            text = notification.extra.decode("utf-8", "replace")
+            worker = greeted(text)
+            if worker is None:
+                self.tell(Woken(*parse(text)))
+            elif worker == self.locked_for:
+                self.tell(Greeted())
         while self.asked_at is not None and not raw.is_busy():
             result = raw.get_result()
             if result is None:

@@ -19,7 +19,13 @@ from typing import Any
 from django_jobs.core.records import Cancelled, ClaimedJob, Ended, Outcome, Released
 from django_jobs.exceptions import JobTimeout
 from django_jobs.telemetry import logger
-from django_jobs.worker.connections import check_connections, leave_idle, tidy_connections
+from django_jobs.worker.connections import (
+    check_bridged_connections,
+    check_connections,
+    leave_bridged_connections_idle,
+    leave_idle,
+    tidy_connections,
+)
 from django_jobs.worker.executor import Executor
 
 STUCK_SECONDS = 5.0
@@ -251,6 +257,7 @@ class AsyncSlots:
         """Run the event loop until it is stopped."""
         asyncio.set_event_loop(loop)
         loop.run_forever()
+        loop.close()
 
     def submit(self, jobs: Sequence[ClaimedJob]) -> None:
         """Hand over jobs; each becomes an asyncio task at once."""
@@ -269,12 +276,14 @@ class AsyncSlots:
 
     async def run_one(self, run: Run) -> None:
         """Run one job and hand on what it came to."""
-        ended = await self.executor.run_async(run.job)
+        ended = await self.executor.run_async(run.job, prepare=check_bridged_connections)
         outcome = self.ending.pop(run.job.id, None)
         if outcome is not None and isinstance(ended.exception, asyncio.CancelledError):
             ended = Ended(run.job, outcome, None, False, ended.seconds, ended.result)
         self.tasks.pop(run.job.id, None)
         self.deliver(ended)
+        if not self.tasks:
+            await leave_bridged_connections_idle()
 
     def expire(self, run: Run) -> None:
         """On the loop: cancel a body that is over its time."""
