@@ -83,12 +83,12 @@ IS_WAITING = (
      CROSS JOIN LATERAL (
            (SELECT job.id FROM django_jobs_job AS job
              WHERE job.state = 'READY' AND job.queue_name = place.queue_name
-               AND job.priority = place.priority AND job.run_after <= now() AND %s::boolean
+               AND job.priority = place.priority AND job.run_after <= statement_timestamp() AND %s::boolean
              ORDER BY job.run_after, job.id LIMIT %s::bigint)
             UNION ALL
            (SELECT job.id FROM django_jobs_job AS job
              WHERE job.state = 'READY' AND job.queue_name = place.queue_name
-               AND job.priority = place.priority AND job.run_after > now() AND %s::boolean
+               AND job.priority = place.priority AND job.run_after > statement_timestamp() AND %s::boolean
              ORDER BY job.run_after, job.id LIMIT %s::bigint)) AS waiting
      WHERE %s::text IS NULL OR place.queue_name = %s::text
      LIMIT %s::bigint))"""
@@ -106,13 +106,13 @@ QUEUES = (
                           FILTER (WHERE isfinite(run_after)))::float8 AS age
                  FROM (SELECT job.run_after FROM django_jobs_job AS job
                         WHERE job.state = 'READY' AND job.queue_name = place.queue_name
-                          AND job.priority = place.priority AND job.run_after <= now()
+                          AND job.priority = place.priority AND job.run_after <= statement_timestamp()
                         ORDER BY job.run_after, job.id LIMIT %(counted)s + 1) AS rows) AS due
          CROSS JOIN LATERAL (
                SELECT count(*) AS number
                  FROM (SELECT FROM django_jobs_job AS job
                         WHERE job.state = 'READY' AND job.queue_name = place.queue_name
-                          AND job.priority = place.priority AND job.run_after > now()
+                          AND job.priority = place.priority AND job.run_after > statement_timestamp()
                         LIMIT %(counted)s + 1) AS rows) AS later
          GROUP BY place.queue_name),
     running AS (

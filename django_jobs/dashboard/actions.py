@@ -1,0 +1,189 @@
+"""
+What the admin may do to jobs: four actions, each with its permission, the jobs it applies to and its words.
+
+`acting` carries them out; `confirming` asks before. What changes is decided in `store/control.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.contrib.admin.models import CHANGE, DELETION
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils.translation import gettext, ngettext_lazy
+from django.utils.translation import gettext_lazy as _
+
+from django_jobs.core.states import RETRYABLE, State
+from django_jobs.dashboard.shown import grouped
+from django_jobs.models import Job
+from django_jobs.operations import Operations
+
+WAITING = (State.READY.value, State.BLOCKED.value)
+
+
+class NoChoice(forms.Form):
+    """Nothing to choose."""
+
+
+class RetryChoice(forms.Form):
+    """How many attempts a retried job gets."""
+
+    attempts = forms.ChoiceField(
+        label=_("Attempts"),
+        choices=[
+            ("all", _("All attempts anew: the count starts from zero")),
+            ("one", _("Just one more: if it fails, the job has failed for good")),
+        ],
+        initial="all",
+        required=False,  # left out, it is the first
+        widget=forms.RadioSelect,
+    )
+
+
+class ReasonChoice(forms.Form):
+    """Why."""
+
+    reason = forms.CharField(
+        label=_("Reason"),
+        required=False,
+        max_length=500,
+        help_text=_("Others will read it on these pages. May stay empty."),
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One thing that can be done to jobs."""
+
+    name: str
+    permission: str
+    applies: Q
+    """The jobs that it changes; it is asked again when the change is made."""
+    states: Collection[str]
+    """Their states, which alone may also hold jobs that it leaves."""
+    act: Callable[[Operations, Sequence[int], Mapping[str, Any]], list[int]]
+    form: type[forms.Form] = NoChoice
+    title: Any
+    button: Any
+    selected: Any
+    """Its name in the list's menu."""
+    consequence: Any
+    """What the page that asks says will happen."""
+    done: Any
+    """The message, by number."""
+    log: Callable[[Mapping[str, Any]], str]
+    flag: int = CHANGE
+    dangerous: bool = False
+
+
+def retry(operations: Operations, ids: Sequence[int], choice: Mapping[str, Any]) -> list[int]:
+    return operations.retry(ids, reset_attempts=choice.get("attempts") != "one")
+
+
+def cancel(operations: Operations, ids: Sequence[int], choice: Mapping[str, Any]) -> list[int]:
+    return operations.cancel(ids, reason=choice.get("reason", ""))
+
+
+def run_now(operations: Operations, ids: Sequence[int], choice: Mapping[str, Any]) -> list[int]:
+    """Leave jobs that are due already: they would lose their place in the queue."""
+    found = Job.objects.using(operations.alias).filter(RUN.applies, pk__in=ids)
+    return operations.run_now(list(found.values_list("pk", flat=True)))
+
+
+def discard(operations: Operations, ids: Sequence[int], choice: Mapping[str, Any]) -> list[int]:
+    return operations.discard(ids)
+
+
+def cancel_log(choice: Mapping[str, Any]) -> str:
+    reason = choice.get("reason", "")
+    return gettext("Cancelled: %(reason)s") % {"reason": reason} if reason else gettext("Cancelled.")
+
+
+RETRY = Action(
+    name="retry",
+    permission="retry_job",
+    applies=Q(state__in=[state.value for state in RETRYABLE]),
+    states={state.value for state in RETRYABLE},
+    act=retry,
+    form=RetryChoice,
+    title=_("Retry"),
+    button=_("Retry"),
+    selected=_("Retry selected jobs"),
+    consequence=ngettext_lazy(
+        "%(count)s failed or cancelled job will wait in its queue again, due at once.",
+        "%(count)s failed or cancelled jobs will wait in their queues again, due at once.",
+        "number",
+    ),
+    done=ngettext_lazy("Retried %(count)s job.", "Retried %(count)s jobs.", "number"),
+    log=lambda choice: (
+        gettext("Retried with one more attempt.")
+        if choice.get("attempts") == "one"
+        else gettext("Retried with all attempts anew.")
+    ),
+)
+CANCEL = Action(
+    name="cancel",
+    permission="cancel_job",
+    applies=Q(state__in=[*WAITING, State.RUNNING.value]),
+    states={*WAITING, State.RUNNING.value},
+    act=cancel,
+    form=ReasonChoice,
+    title=_("Cancel"),
+    button=_("Cancel job"),
+    selected=_("Cancel selected jobs"),
+    consequence=ngettext_lazy(
+        "%(count)s job will be cancelled. If it runs, it is asked to stop; in any case it isn’t retried.",
+        "%(count)s jobs will be cancelled. Running ones are asked to stop; in any case they aren’t retried.",
+        "number",
+    ),
+    done=ngettext_lazy("Cancelled %(count)s job.", "Cancelled %(count)s jobs.", "number"),
+    log=cancel_log,
+    dangerous=True,
+)
+RUN = Action(
+    name="run",
+    permission="run_job",
+    applies=Q(state=State.READY.value, run_after__gt=Now()),
+    states={State.READY.value},
+    act=run_now,
+    title=_("Run now"),
+    button=_("Run now"),
+    selected=_("Run selected jobs now"),
+    consequence=ngettext_lazy(
+        "%(count)s job that waits for a later time will be due at once.",
+        "%(count)s jobs that wait for a later time will be due at once.",
+        "number",
+    ),
+    done=ngettext_lazy("%(count)s job is due now.", "%(count)s jobs are due now.", "number"),
+    log=lambda choice: gettext("Made due at once."),
+)
+DELETE = Action(
+    name="delete",
+    permission="delete_job",
+    applies=~Q(state=State.RUNNING.value),
+    states={state.value for state in State} - {State.RUNNING.value},
+    act=discard,
+    title=_("Delete"),
+    button=_("Delete"),
+    selected=_("Delete selected jobs"),
+    consequence=ngettext_lazy(
+        "%(count)s job will be deleted for good, with its attempts. If it is waiting, it will never run.",
+        "%(count)s jobs will be deleted for good, with their attempts. Waiting ones will never run.",
+        "number",
+    ),
+    done=ngettext_lazy("Deleted %(count)s job.", "Deleted %(count)s jobs.", "number"),
+    log=lambda choice: gettext("Deleted."),
+    flag=DELETION,
+    dangerous=True,
+)
+ACTIONS = (RETRY, RUN, CANCEL, DELETE)
+
+
+def counted(words: Any, number: int) -> str:
+    """Return a text of `ngettext_lazy` with its number in the user's way of writing numbers."""
+    return str(words % {"number": number, "count": grouped(number)})

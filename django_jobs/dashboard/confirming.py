@@ -1,0 +1,171 @@
+"""
+The page that asks before anything is changed, and the moment after it was answered.
+
+A GET shows what will happen; a POST with Django's token does it, once the permission was checked again. All
+actions come through here, whichever button or menu they start from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import django
+from django import forms
+from django.contrib import messages
+from django.db.models import BooleanField, Case, QuerySet, Value, When
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.utils.translation import gettext
+
+from django_jobs.dashboard.acting import MOST, carry_out
+from django_jobs.dashboard.actions import Action, counted
+from django_jobs.dashboard.shown import cut, grouped, state_badge
+from django_jobs.models import Job, StateChoices
+
+if TYPE_CHECKING:
+    from django_jobs.dashboard.base import ReadOnlyPages
+
+EXAMPLES = 10
+"""Jobs that the page names."""
+
+
+class Crumb(NamedTuple):
+    """One step of the way from the start page."""
+
+    title: str
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What the page asks."""
+
+    title: str
+    says: Sequence[str]
+    """What will happen, and what won't."""
+    button: str
+    form: forms.Form
+    possible: bool = True
+    dangerous: bool = False
+    examples: Sequence[Mapping[str, Any]] = ()
+    more: int = 0
+    """How many there are beside the examples."""
+    hidden: Sequence[tuple[str, str]] = ()
+    """Fields that the answer carries along."""
+    back: str
+    trail: Sequence[Crumb] = field(default_factory=list)
+
+
+def ask(page: ReadOnlyPages, request: HttpRequest, question: Question) -> HttpResponse:
+    """Return the page with `question`."""
+    request.current_app = page.admin_site.name
+    context = {
+        **page.admin_site.each_context(request),
+        "title": question.title,
+        "subtitle": None,
+        "opts": page.opts,
+        "media": page.media,
+        "question": question,
+        "trail": [*question.trail, Crumb(question.title)],
+        "trail_is_list": django.VERSION >= (6, 1),
+    }
+    return TemplateResponse(request, "admin/django_jobs/confirm.html", context)
+
+
+def confirm(
+    page: ReadOnlyPages,
+    request: HttpRequest,
+    action: Action,
+    jobs: QuerySet[Job],
+    *,
+    answered: bool,
+    matching: str,
+    back: str,
+    trail: Sequence[Crumb],
+    hidden: Sequence[tuple[str, str]] = (),
+    ids: Sequence[int] | None = None,
+) -> HttpResponse:
+    """
+    Ask whether `action` shall be done to `jobs`, or do it when the request is the answer.
+
+    `ids` are those of a choice made one by one, so that also what has gone since can be told. Raises
+    PermissionDenied.
+    """
+    page.require(request, action.permission)
+    form = action.form(request.POST if answered else None)
+    if answered and form.is_valid():
+        wanted = list(ids) if ids is not None else list(jobs.values_list("pk", flat=True)[: MOST + 1])
+        report = carry_out(
+            action,
+            sorted(wanted[:MOST]),
+            form.cleaned_data,
+            alias=jobs.db,
+            user_id=request.user.pk,
+            matching=matching,
+        )
+        report.beyond = len(wanted) > MOST
+        level = messages.WARNING if report.skipped or report.left or not report.done else messages.SUCCESS
+        page.tell(request, report.text(action), level)
+        return HttpResponseRedirect(back)
+    will, wont = forecast(action, jobs)
+    return ask(
+        page,
+        request,
+        Question(
+            title=str(action.title),
+            says=sentences(action, will, wont, "" if ids is not None else matching),
+            button=str(action.button),
+            form=form,
+            possible=will > 0,
+            dangerous=action.dangerous,
+            examples=examples(page, jobs.filter(action.applies)) if will else (),
+            more=max(0, will - EXAMPLES),
+            hidden=hidden,
+            back=back,
+            trail=trail,
+        ),
+    )
+
+
+def forecast(action: Action, jobs: QuerySet[Job]) -> tuple[int, Counter[str]]:
+    """Return how many of `jobs`, up to `MOST`, would be changed, and how many not, by state."""
+    applies = Case(When(action.applies, then=Value(True)), default=Value(False), output_field=BooleanField())
+    rows = jobs.annotate(applies=applies).values_list("state", "applies")[: MOST + 1]
+    found = Counter(rows.iterator(chunk_size=10_000))
+    return (
+        sum(number for (_, applies), number in found.items() if applies),
+        Counter({state: number for (state, applies), number in found.items() if not applies}),
+    )
+
+
+def sentences(action: Action, will: int, wont: Counter[str], filters: str) -> list[str]:
+    """Return what will happen in words."""
+    says = [gettext("Jobs that match: %(filters)s.") % {"filters": filters}] if filters else []
+    if will > MOST:
+        says.append(
+            gettext("More than %(most)s jobs match; so many are taken at a time.") % {"most": grouped(MOST)}
+        )
+    says.append(counted(action.consequence, min(will, MOST)) if will else gettext("There is nothing to do."))
+    if wont:
+        each = ", ".join(
+            f"{grouped(number)} {StateChoices(state).label}" for state, number in sorted(wont.items())
+        )
+        says.append(gettext("Left as they are: %(each)s.") % {"each": each})
+    return says
+
+
+def examples(page: ReadOnlyPages, jobs: QuerySet[Job]) -> list[dict[str, Any]]:
+    """Return the first few of `jobs` for the page."""
+    return [
+        {
+            "title": str(job),
+            "url": page.address_of(job),
+            "state": state_badge(job),
+            "queue": job.queue_name,
+            "reason": cut(job.reason),
+        }
+        for job in jobs.defer("args", "kwargs", "return_value", "meta")[:EXAMPLES]
+    ]

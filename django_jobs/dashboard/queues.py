@@ -1,0 +1,334 @@
+"""
+The pages about queues: how much waits and for how long, who serves them, what is paused.
+
+A queue is a name: most have no row. Those that are shown come from waiting, running and failed jobs, from
+live workers, from the tasks that this process knows, and from what was set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.utils import quote, unquote
+from django.core.exceptions import PermissionDenied
+from django.db import connections, transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import path
+from django.utils.http import urlencode
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from django_jobs import conf
+from django_jobs.dashboard import shown
+from django_jobs.dashboard.actions import NoChoice, ReasonChoice
+from django_jobs.dashboard.base import ReadOnlyPages, button
+from django_jobs.dashboard.confirming import Crumb, Question, ask
+from django_jobs.dashboard.workers import is_stale, with_signs_of_life
+from django_jobs.models import Queue, Worker, WorkerState
+from django_jobs.operations import Operations
+from django_jobs.store import stats
+from django_jobs.tasks import registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """One queue as it is shown."""
+
+    queue: Queue
+    depth: stats.Depth
+    workers: int
+    """Live workers that serve it."""
+    url: str
+    jobs_url: str
+    buttons: Sequence[dict[str, Any]] = ()
+
+    @property
+    def name(self) -> str:
+        return self.queue.name
+
+    @property
+    def state(self) -> SafeString:
+        if self.queue.is_paused:
+            return shown.badge(gettext("paused"), "paused")
+        if self.is_stuck:
+            return shown.badge(gettext("nobody serves it"), "lost")
+        return shown.badge(gettext("open"), "successful")
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether jobs are due that no live worker would take."""
+        return self.depth.due > 0 and self.workers == 0 and not self.queue.is_paused
+
+    @property
+    def due(self) -> str:
+        return shown.count(self.depth.due)
+
+    @property
+    def later(self) -> str:
+        return shown.count(self.depth.later)
+
+    @property
+    def running(self) -> str:
+        return shown.count(self.depth.running)
+
+    @property
+    def failed(self) -> str:
+        return (
+            f"{shown.count(self.depth.failed)}+"
+            if self.depth.failed == stats.COUNTED
+            else shown.count(self.depth.failed)
+        )
+
+    @property
+    def oldest(self) -> str:
+        seconds = self.depth.oldest_due_seconds
+        return shown.NOTHING if seconds is None else shown.span(timedelta(seconds=seconds))
+
+    @property
+    def paused_since(self) -> str:
+        return shown.age(self.queue.paused_at)
+
+
+def pause_offered(page: QueueAdmin, request: HttpRequest, queue: Queue) -> bool:
+    return not queue.is_paused and page.may(request, "pause_queue")
+
+
+def resume_offered(page: QueueAdmin, request: HttpRequest, queue: Queue) -> bool:
+    return queue.is_paused and page.may(request, "pause_queue")
+
+
+class QueueAdmin(ReadOnlyPages):
+    """Queues."""
+
+    actions_row = ("django_jobs_queue_pause", "django_jobs_queue_resume")
+    actions_detail = actions_row
+    actions = None
+    list_display = ("name",)
+
+    def get_urls(self) -> list[Any]:
+        """The library's addresses have numbers, ours have names."""
+        pages = []
+        for name in self.actions_row:
+            page = getattr(self, name)
+            pages.append(path(f"{page.url_path}/<path:pk>/", self.admin_site.admin_view(page), name=name))
+        return [*pages, *self.plain_urls()]
+
+    def button_argument(self, instance: Any) -> Any:
+        return quote(instance.pk)
+
+    def views(self, request: HttpRequest) -> list[QueueView]:
+        """Return all queues."""
+        alias = conf.database()
+        with connections[alias].cursor() as cursor:
+            depths = stats.depths(cursor, sorted({task.queue_name for task in registry.values()}))
+        settings = {queue.name: queue for queue in Queue.objects.using(alias)}
+        workers = [
+            worker
+            for worker in with_signs_of_life(Worker.objects.using(alias)).filter(state=WorkerState.RUNNING)
+            if not is_stale(worker)
+        ]
+        found = []
+        for depth in depths:
+            name = depth.queue_name
+            queue = settings.get(name) or Queue(name=name)
+            found.append(
+                QueueView(
+                    queue=queue,
+                    depth=depth,
+                    workers=sum(1 for worker in workers if serves(worker, name)),
+                    url=self.address_of(queue),
+                    jobs_url=f"{self.address('django_jobs_job_changelist')}?{urlencode({'queue': name})}",
+                    buttons=self.buttons(request, self.actions_row, queue),
+                )
+            )
+        return found
+
+    def view_of(self, request: HttpRequest, name: str) -> QueueView | None:
+        """Return one queue, or `None` when nothing is known of such a name."""
+        return next((view for view in self.views(request) if view.name == name), None)
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Show all queues on one page: there are as many as someone gave names to."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        views = self.views(request)
+        with connections[conf.database()].cursor() as cursor:
+            ended = stats.ended(cursor)
+        request.current_app = self.admin_site.name
+        context = {
+            **self.admin_site.each_context(request),
+            "title": gettext("Queues"),
+            "subtitle": None,
+            "opts": self.opts,
+            "cl": {"opts": self.opts},  # what Django's template for lists asks for
+            "actions_on_top": True,  # without, it has an inline style
+            "media": self.media,
+            "views": views,
+            "stuck": [view for view in views if view.is_stuck],
+            "summary": self.summary(views, ended),
+            "may_see_jobs": request.user.has_perm("django_jobs.view_job"),
+            **(extra_context or {}),
+        }
+        return TemplateResponse(request, "admin/django_jobs/queue/change_list.html", context)
+
+    def summary(self, views: Sequence[QueueView], ended: stats.Ended) -> list[dict[str, Any]]:
+        """Return how many jobs there are by state, with the lists that hold them."""
+        jobs = self.address("django_jobs_job_changelist")
+        successful = shown.count(ended.successful)
+        if ended.there_are_more and ended.successful <= stats.COUNTED:
+            successful = f"{successful}+"
+        due, later = (sum(getattr(view.depth, name) for view in views) for name in ("due", "later"))
+        capped = {
+            name: any(getattr(view.depth, name) > stats.COUNTED for view in views)
+            for name in ("due", "later")
+        }
+        return [
+            {"title": words, "count": number, "key": key, "url": f"{jobs}?{urlencode({'state': state})}"}
+            for words, number, key, state in (
+                (gettext("due"), shown.total(due, capped["due"]), "ready", "ready"),
+                (gettext("for later"), shown.total(later, capped["later"]), "scheduled", "waiting"),
+                (gettext("running"), shown.total(sum(v.depth.running for v in views)), "running", "running"),
+                (gettext("failed"), shown.count(ended.failed), "failed", "failed"),
+                (gettext("cancelled"), shown.count(ended.cancelled), "cancelled", "cancelled"),
+                (gettext("successful"), successful, "successful", "successful"),
+            )
+        ]
+
+    # One queue.
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Queue | None:
+        """Return a queue also when nothing was ever set for it."""
+        view = self.view_of(request, object_id)
+        if view is None:
+            return None
+        view.queue.view = view  # type: ignore[attr-defined]
+        return view.queue
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[tuple[Any, dict[str, Any]]]:
+        fields: list[Any] = [("state", "workers"), ("due", "oldest", "later", "running", "failed")]
+        if obj is not None and obj.is_paused:
+            fields += [("shown_paused", "paused_by"), "pause_reason"]
+        return [(None, {"fields": fields})]
+
+    def detail_context(self, request: HttpRequest, instance: Any) -> dict[str, Any]:
+        """Add what the warning and the link need."""
+        return {"view": instance.view, "may_see_jobs": request.user.has_perm("django_jobs.view_job")}
+
+    @admin.display(description=_("state"))
+    def state(self, queue: Any) -> SafeString:
+        return queue.view.state  # type: ignore[no-any-return]
+
+    @admin.display(description=_("due"))
+    def due(self, queue: Any) -> str:
+        return queue.view.due  # type: ignore[no-any-return]
+
+    @admin.display(description=_("for later"))
+    def later(self, queue: Any) -> str:
+        return queue.view.later  # type: ignore[no-any-return]
+
+    @admin.display(description=_("oldest due job waits"))
+    def oldest(self, queue: Any) -> str:
+        return queue.view.oldest  # type: ignore[no-any-return]
+
+    @admin.display(description=_("running"))
+    def running(self, queue: Any) -> str:
+        return queue.view.running  # type: ignore[no-any-return]
+
+    @admin.display(description=_("failed"))
+    def failed(self, queue: Any) -> str:
+        return queue.view.failed  # type: ignore[no-any-return]
+
+    @admin.display(description=_("live workers"))
+    def workers(self, queue: Any) -> str:
+        return str(queue.view.workers)
+
+    @admin.display(description=_("paused"))
+    def shown_paused(self, queue: Queue) -> str:
+        return shown.age(queue.paused_at)
+
+    # Pause and resume.
+
+    @button(title=_("Pause"), url_path="pause", shown=pause_offered)
+    def django_jobs_queue_pause(self, request: HttpRequest, pk: str) -> HttpResponse:
+        """Ask whether no more jobs of a queue shall be started."""
+        says = gettext(
+            "No worker will start a job of the queue “%(name)s” until it is resumed, also after restarts. "
+            "%(waiting)s jobs are due, and wait; %(running)s are running, and go on."
+        )
+        return self.confirm(request, pk, ReasonChoice, pausing=True, says=says)
+
+    @button(title=_("Resume"), url_path="resume", shown=resume_offered)
+    def django_jobs_queue_resume(self, request: HttpRequest, pk: str) -> HttpResponse:
+        """Ask whether jobs of a queue shall be started again."""
+        says = gettext(
+            "Workers will start jobs of the queue “%(name)s” again, at once: %(waiting)s are due. "
+            "%(running)s are running."
+        )
+        return self.confirm(request, pk, NoChoice, pausing=False, says=says)
+
+    def confirm(
+        self, request: HttpRequest, pk: str, form_class: type[forms.Form], *, pausing: bool, says: str
+    ) -> HttpResponse:
+        """Ask, or do it when the request is the answer. Raises PermissionDenied."""
+        self.require(request, "pause_queue")
+        view = self.view_of(request, unquote(pk))
+        if view is None:
+            return self.missing(request, pk)
+        answered = request.method == "POST"
+        form = form_class(request.POST if answered else None)
+        back = self.list_address(request)
+        if answered and form.is_valid():
+            self.change(request, view.name, form.cleaned_data.get("reason", ""), pausing=pausing)
+            return HttpResponseRedirect(back)
+        possible = view.queue.is_paused is not pausing
+        already = gettext("It is paused already.") if pausing else gettext("It isn’t paused.")
+        words = {"name": view.name, "waiting": view.due, "running": view.running}
+        title = gettext("Pause the queue %(name)s") if pausing else gettext("Resume the queue %(name)s")
+        question = Question(
+            title=title % words,
+            says=[says % words if possible else already],
+            button=gettext("Pause") if pausing else gettext("Resume"),
+            form=form,
+            possible=possible,
+            back=back,
+            trail=[*self.trail(request), Crumb(view.name, view.url)],
+        )
+        return ask(self, request, question)
+
+    def change(self, request: HttpRequest, name: str, reason: str, *, pausing: bool) -> None:
+        """Pause or resume a queue, record it, and tell the user."""
+        operations = Operations(conf.database())
+        by = request.user.get_username()
+        with transaction.atomic(using=operations.alias):
+            if pausing:
+                changed = operations.pause(name, by=by[:PAUSED_BY_LENGTH], reason=reason)
+                log = gettext("Paused: %(reason)s") % {"reason": reason} if reason else gettext("Paused.")
+            else:
+                changed = operations.resume(name)
+                log = gettext("Resumed.")
+            if changed:
+                LogEntry.objects.log_actions(request.user.pk, [Queue(name=name)], CHANGE, log)  # type: ignore[arg-type]
+        words = {
+            (True, True): gettext("Paused the queue “%(name)s”."),
+            (True, False): gettext("Skipped: the queue “%(name)s” was paused already."),
+            (False, True): gettext("Resumed the queue “%(name)s”."),
+            (False, False): gettext("Skipped: the queue “%(name)s” wasn’t paused."),
+        }
+        level = messages.SUCCESS if changed else messages.WARNING
+        self.tell(request, words[pausing, changed] % {"name": name}, level)
+
+
+def serves(worker: Worker, queue_name: str) -> bool:
+    """Whether a worker takes jobs of a queue."""
+    return (worker.queues is None or queue_name in worker.queues) and queue_name not in worker.excluded_queues
+
+
+PAUSED_BY_LENGTH = Queue._meta.get_field("paused_by").max_length

@@ -1,0 +1,165 @@
+"""What is read on the pages: states, times and values as text. All that comes from outside is escaped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from inspect import Parameter
+from typing import Any
+
+from django.utils import timezone
+from django.utils.formats import date_format, localize, number_format
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from django_jobs import conf
+from django_jobs.core.masking import masked, masked_positional
+from django_jobs.core.states import State
+from django_jobs.models import Job
+from django_jobs.store.stats import COUNTED
+from django_jobs.tasks import call_signature, registry
+
+NOTHING = "–"
+"""Stands where there is nothing to show."""
+
+LONGEST_JSON = 20_000
+"""Characters of one value on a page; the rest is cut off, and said to be."""
+
+LONGEST_REASON = 160
+"""Characters of a reason in the list."""
+
+
+def badge(text: str, key: str) -> SafeString:
+    """Return `text` as a label; `key` chooses its colour and mark, and the text says the same."""
+    return format_html('<span class="dj-badge dj-{}">{}</span>', key, text)
+
+
+def state_badge(job: Job) -> SafeString:
+    """Return the state of a job in a person's words."""
+    waits = job.state == State.READY and job.run_after > timezone.now()
+    key = ("retrying" if job.counted_attempt > 0 else "scheduled") if waits else str(job.state).lower()
+    shown = badge(job.label, key)
+    if job.state == State.RUNNING and job.cancel_requested_at is not None:
+        return format_html("{} {}", shown, badge(gettext("asked to stop"), "cancelled"))
+    return shown
+
+
+def path(text: str) -> SafeString:
+    """Return a dotted path, which may break after its dots."""
+    return format_html('<span class="dj-path" dir="ltr">{}</span>', text)
+
+
+def attempts(job: Job) -> str:
+    """Return the attempts that count, and how many there may be."""
+    return f"{job.counted_attempt}/{'∞' if job.max_attempts is None else job.max_attempts}"
+
+
+def span(length: timedelta | None) -> str:
+    """Return a length of time in two units at most, such as "2 h 5 min"."""
+    if length is None:
+        return NOTHING
+    seconds = max(length.total_seconds(), 0.0)
+    if seconds < 1:
+        return gettext("%(number)d ms") % {"number": round(seconds * 1000)}
+    if seconds < 10:
+        return gettext("%(number)s s") % {"number": localize(round(seconds, 1))}
+    whole = round(seconds)
+    for size, inner, words in (
+        (86_400, 3_600, _("%(outer)d d %(inner)d h")),
+        (3_600, 60, _("%(outer)d h %(inner)d min")),
+        (60, 1, _("%(outer)d min %(inner)d s")),
+    ):
+        if whole >= size:
+            return str(words) % {"outer": whole // size, "inner": whole % size // inner}
+    return gettext("%(number)d s") % {"number": whole}
+
+
+def moment(when: datetime | None) -> str:
+    """Return a point in time to the second, in the user's time zone and language."""
+    if when is None:
+        return NOTHING
+    local = timezone.localtime(when) if timezone.is_aware(when) else when
+    return f"{date_format(local, 'DATE_FORMAT')}, {local:%H:%M:%S}"
+
+
+def age(when: datetime | None, now: datetime | None = None) -> SafeString | str:
+    """Return how long ago `when` was, or how far ahead it is, with the time itself for who points at it."""
+    if when is None:
+        return NOTHING
+    passed = (now or timezone.now()) - when
+    words = gettext("in %(span)s") % {"span": span(-passed)} if passed < timedelta(0) else span(passed)
+    return format_html(
+        '<time datetime="{}" title="{}" dir="auto">{}</time>', when.isoformat(), moment(when), words
+    )
+
+
+def grouped(number: int) -> str:
+    """Return a number as people write it: 10,000."""
+    return str(number_format(number, force_grouping=True))
+
+
+def count(number: int) -> str:
+    """Return a number that counting may have stopped at."""
+    return f"{grouped(COUNTED)}+" if number > COUNTED else grouped(number)
+
+
+def total(number: int, capped: bool = False) -> str:
+    """Return a sum of numbers, one of which may have stopped at the limit."""
+    return f"{grouped(number)}+" if capped else grouped(number)
+
+
+def cut(text: str | None, length: int = LONGEST_REASON) -> str:
+    """Return the first line of `text`, cut to `length`."""
+    line = (text or "").strip().partition("\n")[0]
+    return line if len(line) <= length else line[: length - 1] + "…"
+
+
+def pretty(value: Any) -> SafeString | str:
+    """Return `value` as indented JSON; what is over `LONGEST_JSON` is cut off with a mark."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    if len(text) > LONGEST_JSON:
+        rest = gettext("… (cut off after %(shown)s of %(all)s characters)") % {
+            "shown": grouped(LONGEST_JSON),
+            "all": grouped(len(text)),
+        }
+        return format_html('<pre class="dj-json" dir="ltr">{}\n{}</pre>', text[:LONGEST_JSON], rest)
+    return format_html('<pre class="dj-json" dir="ltr">{}</pre>', text)
+
+
+def masked_json(value: Any) -> SafeString | str:
+    """Return `value` as JSON with what has a sensitive name masked; a dash for nothing."""
+    if value is None or value == {} or value == []:
+        return NOTHING
+    return pretty(masked(value, conf.current().sensitive_names))
+
+
+def positional(job: Job) -> SafeString | str:
+    """Return the positional arguments of a job as JSON, with those masked that have a sensitive name."""
+    if not job.args:
+        return NOTHING
+    names = conf.current().sensitive_names
+    parameters = parameters_of(job.task_path)
+    shown = pretty(masked_positional(job.args, parameters, names))
+    if parameters is None and names:
+        note = gettext(
+            "Hidden, because this process doesn’t know the task, so that its sensitive arguments can’t "
+            "be told from the others. Import the module of the task where the site starts."
+        )
+        return format_html('{}<p class="help">{}</p>', shown, note)
+    return shown
+
+
+def parameters_of(task_path: str) -> Sequence[str] | None:
+    """Return the names of a task's parameters by position; `None` for one that this process doesn't know."""
+    task = registry.get(task_path)
+    if task is None:
+        return None
+    return [
+        name
+        for name, parameter in call_signature(task.func, task.takes_context).parameters.items()
+        if parameter.kind
+        in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_POSITIONAL)
+    ]

@@ -1,0 +1,245 @@
+"""The list of jobs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from django_jobs.dashboard import lists
+from django_jobs.dashboard.jobs import JobAdmin
+from tests.admin.conftest import JOBS, listed
+
+pytestmark = pytest.mark.django_db
+
+
+class TestColumns:
+    def test_a_row_tells_state_queue_task_attempts_age_duration_and_reason(self, admin_client, make_job):
+        make_job(
+            "FAILED",
+            queue_name="mail",
+            attempt=3,
+            uncounted=1,
+            reason="SMTPError: no",
+            enqueued_at=timezone.now() - timedelta(minutes=5),
+        )
+
+        page = admin_client.get(JOBS).content.decode()
+
+        for shown in (
+            "failed",
+            "mail",
+            "shop.tasks.send_receipt",
+            "2/5",
+            "5 min 0 s",
+            "2.0 s",
+            "SMTPError: no",
+        ):
+            assert shown in page
+
+    @pytest.mark.parametrize(
+        ("state", "label"),
+        [
+            ("READY", "ready"),
+            ("SCHEDULED", "scheduled"),
+            ("RETRYING", "retrying"),
+            ("RUNNING", "running"),
+            ("SUCCESSFUL", "successful"),
+            ("FAILED", "failed"),
+            ("CANCELLED", "cancelled"),
+        ],
+    )
+    def test_each_state_has_a_word_and_a_mark_of_its_own(self, admin_client, make_job, state, label):
+        make_job(state)
+
+        assert f'<span class="dj-badge dj-{label}">{label}</span>' in admin_client.get(JOBS).content.decode()
+
+    def test_newest_jobs_come_first_whatever_order_the_address_asks_for(self, admin_client, make_job):
+        jobs = [make_job(queue_name=name).pk for name in ("b", "a", "c")]
+
+        assert listed(admin_client.get(JOBS)) == jobs[::-1]
+        assert listed(admin_client.get(f"{JOBS}?o=4")) == jobs[::-1]
+
+    def test_a_long_reason_is_cut(self, admin_client, make_job):
+        make_job("FAILED", reason="x" * 5000)
+
+        assert "x" * 200 not in admin_client.get(JOBS).content.decode()
+
+
+class TestFilters:
+    @pytest.mark.parametrize(
+        ("choice", "states"),
+        [
+            ("waiting", {"READY", "SCHEDULED", "RETRYING"}),
+            ("ready", {"READY"}),
+            ("scheduled", {"SCHEDULED"}),
+            ("retrying", {"RETRYING"}),
+            ("running", {"RUNNING"}),
+            ("successful", {"SUCCESSFUL"}),
+            ("failed", {"FAILED"}),
+            ("cancelled", {"CANCELLED"}),
+            ("blocked", {"BLOCKED"}),
+            ("nonsense", set()),
+        ],
+    )
+    def test_a_state_shows_its_jobs_and_no_others(self, admin_client, make_job, choice, states):
+        names = ("READY", "SCHEDULED", "RETRYING", "RUNNING", "SUCCESSFUL", "FAILED", "CANCELLED", "BLOCKED")
+        jobs = {name: make_job(name).pk for name in names}
+
+        assert set(listed(admin_client.get(f"{JOBS}?state={choice}"))) == {jobs[state] for state in states}
+
+    def test_a_job_that_was_only_snoozed_is_scheduled_not_retrying(self, admin_client, make_job):
+        job = make_job("RETRYING", attempt=3, uncounted=3)
+
+        assert listed(admin_client.get(f"{JOBS}?state=scheduled")) == [job.pk]
+        assert listed(admin_client.get(f"{JOBS}?state=retrying")) == []
+
+    def test_queue_task_and_times_can_be_combined(self, admin_client, make_job):
+        long_ago = timezone.now() - timedelta(days=3)
+        wanted = make_job("FAILED", queue_name="mail", task_path="a.b")
+        make_job("FAILED", queue_name="mail", task_path="a.c")
+        make_job("FAILED", queue_name="web", task_path="a.b")
+        make_job("FAILED", queue_name="mail", task_path="a.b", enqueued_at=long_ago)
+        make_job("FAILED", queue_name="mail", task_path="a.b", finished_at=long_ago)
+
+        page = admin_client.get(f"{JOBS}?state=failed&queue=mail&task=a.b&enqueued=1h&finished=24h")
+
+        assert listed(page) == [wanted.pk]
+
+    def test_waiting_jobs_of_one_queue_are_found(self, admin_client, make_job):
+        wanted = [make_job(queue_name="mail", priority=priority).pk for priority in (5, 0, -5)]
+        make_job(queue_name="web")
+
+        assert listed(admin_client.get(f"{JOBS}?state=waiting&queue=mail")) == wanted[::-1]
+
+    def test_choices_come_from_jobs_workers_settings_and_known_tasks(
+        self, admin_client, make_job, make_worker
+    ):
+        make_job(queue_name="with-a-job", task_path="of.a.job")
+        make_job("FAILED", queue_name="with-a-failed-job", task_path="of.a.failed.job")
+        make_worker(queues=["served"], tasks=["known.to.a.worker"])
+
+        specs = {
+            spec.title: [str(c["display"]) for c in spec.choices(page_list)]
+            for page_list in [admin_client.get(JOBS).context["cl"]]
+            for spec in page_list.filter_specs
+        }
+
+        assert {"with-a-job", "with-a-failed-job", "served"} <= set(specs["queue"])
+        assert {"of.a.job", "of.a.failed.job", "known.to.a.worker"} <= set(specs["task"])
+
+    def test_a_name_in_the_address_that_nobody_knows_is_still_a_filter(self, admin_client, make_job):
+        make_job()
+
+        page = admin_client.get(f"{JOBS}?queue=unheard-of")
+
+        assert listed(page) == []
+        assert "unheard-of" in page.content.decode()
+
+    @pytest.mark.parametrize(
+        "lookup",
+        ["kwargs__contains=x", "args__startswith=x", "meta__a=1", "return_value=1", "reason__contains=x"],
+    )
+    def test_nobody_can_guess_arguments_by_filtering(self, admin_client, make_job, lookup):
+        make_job()
+
+        assert admin_client.get(f"{JOBS}?{lookup}").status_code == 400
+
+    def test_text_with_a_nul_finds_nothing(self, admin_client, make_job):
+        make_job()
+
+        assert listed(admin_client.get(f"{JOBS}?task=a%00b&queue=%00")) == []
+
+
+class TestSearch:
+    def test_an_id_finds_its_job(self, admin_client, make_job):
+        jobs = [make_job().pk for _ in range(3)]
+
+        assert listed(admin_client.get(f"{JOBS}?q={jobs[1]}")) == [jobs[1]]
+
+    def test_an_id_that_no_database_could_hold_finds_nothing(self, admin_client, make_job):
+        make_job()
+
+        assert listed(admin_client.get(f"{JOBS}?q={10**30}")) == []
+
+    def test_a_task_is_found_whole_and_by_its_beginning(self, admin_client, make_job):
+        job = make_job(task_path="shop.tasks.send")
+        make_job(task_path="other.tasks.send")
+
+        assert listed(admin_client.get(f"{JOBS}?q=shop.tasks.send")) == [job.pk]
+        assert listed(admin_client.get(f"{JOBS}?q=shop.")) == [job.pk]
+        assert listed(admin_client.get(f"{JOBS}?q=tasks.send")) == []
+
+
+class TestReach:
+    """What keeps the list fast, with limits small enough to be met by a few rows."""
+
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch):
+        monkeypatch.setattr(lists, "REACH", 5)
+        monkeypatch.setattr(lists, "COUNTED", 8)
+
+    def test_counting_stops_at_its_limit_and_says_so(self, admin_client, make_job):
+        jobs = [make_job().pk for _ in range(10)]
+
+        page = admin_client.get(JOBS)
+
+        assert page.context["cl"].result_count == 8
+        assert "There are more: the list ends after 8." in page.content.decode()
+        assert listed(page)[0] == jobs[-1]
+
+    def test_a_filter_without_an_index_looks_at_the_newest_jobs_and_says_so(self, admin_client, make_job):
+        old = make_job(task_path="rare")
+        for _ in range(5):
+            make_job()
+
+        page = admin_client.get(f"{JOBS}?task=rare")
+
+        assert listed(page) == []
+        assert "Only the newest 5 jobs were looked through." in page.content.decode()
+        assert listed(admin_client.get(f"{JOBS}?q={old.pk}&task=rare")) == [old.pk]
+
+    def test_failed_jobs_are_looked_through_among_themselves(self, admin_client, make_job):
+        failed = make_job("FAILED", task_path="rare")
+        for _ in range(9):
+            make_job()
+
+        page = admin_client.get(f"{JOBS}?state=failed&task=rare")
+
+        assert listed(page) == [failed.pk]
+        assert "looked through" not in page.content.decode()
+
+    def test_every_failed_job_is_on_the_list_without_further_filters(self, admin_client, make_job):
+        failed = make_job("FAILED")
+        for _ in range(9):
+            make_job("SUCCESSFUL")
+
+        assert listed(admin_client.get(f"{JOBS}?state=failed")) == [failed.pk]
+
+    @pytest.mark.parametrize(
+        "filters", ["", "?task=x", "?state=failed", "?state=failed&task=x", "?q=shop", "?enqueued=1h"]
+    )
+    def test_every_statement_on_jobs_has_a_limit_or_a_lowest_id(
+        self, admin_client, make_job, filters, monkeypatch
+    ):
+        monkeypatch.setattr(JobAdmin, "list_per_page", 3)
+        for _ in range(10):
+            make_job("FAILED", task_path="shop.x")
+
+        with CaptureQueriesContext(connection) as captured:
+            admin_client.get(f"{JOBS}{filters}")
+
+        on_jobs = [query["sql"] for query in captured.captured_queries if "django_jobs_job" in query["sql"]]
+        assert len(on_jobs) >= 3
+        for sql in on_jobs:
+            assert "LIMIT" in sql or '"django_jobs_job"."id" >' in sql, sql
+            assert "DISTINCT" not in sql
+
+
+def test_a_page_beyond_the_end_leads_back_to_the_list(admin_client, make_job):
+    make_job()
+
+    assert admin_client.get(f"{JOBS}?p=99&all=x").status_code in (200, 302)

@@ -1,0 +1,82 @@
+"""How many statements each page takes, and that more rows don't make it more."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from django_jobs.models import Attempt, Queue
+from tests.admin.conftest import JOBS, QUEUES, WORKERS, detail
+
+pytestmark = pytest.mark.django_db
+
+SESSION_AND_USER = 2
+
+
+@pytest.fixture
+def fill(make_job, make_worker):
+    """Create `count` of everything."""
+
+    def fill(count):
+        for number in range(count):
+            worker = make_worker(queues=[f"queue-{number}"], tasks=[f"task-{number}"])
+            for state in ("READY", "SCHEDULED", "RUNNING", "FAILED", "SUCCESSFUL"):
+                make_job(state, queue_name=f"queue-{number}", task_path=f"task-{number}", worker=worker.pk)
+            Queue.objects.get_or_create(name=f"queue-{number}", defaults={"paused_at": "2026-01-01T00:00Z"})
+
+    return fill
+
+
+def statements(client, page):
+    with CaptureQueriesContext(connection) as captured:
+        assert client.get(page).status_code == 200
+    return len(captured) - SESSION_AND_USER
+
+
+@pytest.mark.parametrize(
+    ("page", "count"),
+    [
+        (JOBS, 3),  # choices, count, rows
+        (f"{JOBS}?state=failed", 3),
+        (f"{JOBS}?state=ready&queue=queue-0", 3),
+        (f"{JOBS}?task=task-0&enqueued=1h", 4),  # and how far to look
+        (f"{JOBS}?q=task", 4),
+        (f"{JOBS}retry-failed/", 4),  # choices, count, forecast, examples
+        (WORKERS, 2),  # count, rows
+        (QUEUES, 4),  # depths, ended, settings, workers
+        (f"{QUEUES}queue-0/change/", 3),
+        (f"{QUEUES}pause/queue-0/", 3),
+    ],
+)
+def test_a_page_takes_so_many_statements_whatever_there_is(admin_client, fill, page, count):
+    fill(1)
+    few = statements(admin_client, page)
+    fill(12)
+    many = statements(admin_client, page)
+
+    assert many == few
+    assert few == count
+
+
+def test_a_job_takes_so_many_statements_however_many_attempts_it_has(admin_client, make_job, make_worker):
+    job = make_job("FAILED", attempt=30)
+    counts = []
+    for number in range(1, 31):
+        worker = make_worker()
+        Attempt.objects.create(job=job, number=number, worker=worker.pk, kind="ERROR", decision="RETRY")
+        if number in (1, 30):
+            counts.append(statements(admin_client, detail(job)))
+
+    assert counts == [3, 3]  # job, attempts, workers
+
+
+def test_a_worker_takes_so_many_statements_however_many_jobs_it_runs(admin_client, make_job, make_worker):
+    worker = make_worker()
+    counts = []
+    for number in range(12):
+        make_job("RUNNING", worker=worker.pk)
+        if number in (0, 11):
+            counts.append(statements(admin_client, f"{WORKERS}{worker.pk}/change/"))
+
+    assert counts == [2, 2]  # worker, jobs

@@ -1,0 +1,216 @@
+"""The pages about queues."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.utils import quote
+from django.utils import timezone
+
+from django_jobs import task
+from django_jobs.models import Queue
+from django_jobs.store import stats
+from tests.admin.conftest import JOBS, QUEUES, texts
+
+pytestmark = pytest.mark.django_db
+
+
+@task(queue_name="of-a-known-task")
+def known():
+    """A task whose queue has no job yet."""
+
+
+def view(client, name):
+    """Return one queue as the page shows it."""
+    return next(view for view in client.get(QUEUES).context["views"] if view.name == name)
+
+
+class TestList:
+    def test_queues_come_from_jobs_workers_tasks_and_settings(self, admin_client, make_job, make_worker):
+        make_job(queue_name="waits")
+        make_job("RUNNING", queue_name="runs")
+        make_job("FAILED", queue_name="failed")
+        make_worker(queues=["served"])
+        make_worker(queues=None)
+        Queue.objects.create(name="set")
+
+        names = [view.name for view in admin_client.get(QUEUES).context["views"]]
+
+        assert {"waits", "runs", "failed", "served", "set", "of-a-known-task"} <= set(names)
+        assert names == sorted(names)
+
+    def test_it_tells_how_much_is_due_for_later_running_and_failed(self, admin_client, make_job):
+        for state in (
+            "READY",
+            "READY",
+            "SCHEDULED",
+            "RETRYING",
+            "RETRYING",
+            "RUNNING",
+            "FAILED",
+            "SUCCESSFUL",
+        ):
+            make_job(state, queue_name="mail")
+
+        shown = view(admin_client, "mail")
+
+        assert (shown.due, shown.later, shown.running, shown.failed) == ("2", "3", "1", "1")
+
+    def test_it_tells_how_long_the_oldest_due_job_waits_over_all_priorities(self, admin_client, make_job):
+        for priority, minutes in ((9, 5), (0, 61), (-9, 30)):
+            make_job(
+                queue_name="mail", priority=priority, run_after=timezone.now() - timedelta(minutes=minutes)
+            )
+
+        assert view(admin_client, "mail").oldest.startswith("1 h 1 min")
+
+    def test_counting_stops_at_its_limit(self, admin_client, make_job, monkeypatch):
+        monkeypatch.setattr(stats, "COUNTED", 3)
+        monkeypatch.setattr("django_jobs.dashboard.shown.COUNTED", 3)
+        for _ in range(5):
+            make_job(queue_name="mail")
+            make_job("SCHEDULED", queue_name="mail")
+
+        shown = view(admin_client, "mail")
+
+        assert (shown.due, shown.later) == ("3+", "3+")
+
+    def test_a_queue_with_due_jobs_that_nobody_serves_is_warned_of(self, admin_client, make_job):
+        make_job(queue_name="lonely")
+
+        page = admin_client.get(QUEUES).content.decode()
+
+        assert "Nobody serves the queue “lonely”: 1 due" in page
+        assert "Nobody serves" in admin_client.get(f"{QUEUES}lonely/change/").content.decode()
+
+    @pytest.mark.parametrize(
+        ("worker", "stuck"),
+        [
+            ({"queues": ["mail"]}, False),
+            ({"queues": None}, False),
+            ({"queues": ["web"]}, True),
+            ({"queues": None, "excluded_queues": ["mail"]}, True),
+            ({"queues": None, "silent": 600}, True),
+            ({"queues": None, "state": "STOPPING"}, True),
+            ({"queues": None, "state": "LOST"}, True),
+        ],
+    )
+    def test_only_a_live_worker_that_takes_its_jobs_serves_a_queue(
+        self, admin_client, make_job, make_worker, worker, stuck
+    ):
+        make_job(queue_name="mail")
+        make_worker(**worker)
+
+        assert view(admin_client, "mail").is_stuck is stuck
+
+    def test_no_warning_for_a_queue_that_is_paused_or_has_nothing_due(self, admin_client, make_job):
+        make_job("SCHEDULED", queue_name="later")
+        make_job(queue_name="paused")
+        Queue.objects.create(name="paused", paused_at=timezone.now())
+
+        assert "Nobody serves" not in admin_client.get(QUEUES).content.decode()
+
+    def test_the_overview_counts_jobs_by_state_and_leads_to_their_lists(self, admin_client, make_job):
+        for state in ("READY", "SCHEDULED", "RUNNING", "FAILED", "FAILED", "CANCELLED", "SUCCESSFUL"):
+            make_job(state)
+
+        page = admin_client.get(QUEUES)
+
+        counts = {part["title"]: part["count"] for part in page.context["summary"]}
+        assert counts == {
+            "due": "1",
+            "for later": "1",
+            "running": "1",
+            "failed": "2",
+            "cancelled": "1",
+            "successful": "1",
+        }
+        assert f"{JOBS}?state=failed" in page.content.decode()
+
+    def test_it_says_so_when_there_are_no_queues(self, admin_client, monkeypatch):
+        monkeypatch.setattr("django_jobs.dashboard.queues.registry", {})
+
+        assert "There are no queues yet" in admin_client.get(QUEUES).content.decode()
+
+
+class TestPause:
+    def test_pausing_asks_and_then_keeps_who_when_and_why(self, admin_client, admin_user, make_job):
+        make_job(queue_name="mail")
+
+        asked = admin_client.get(f"{QUEUES}pause/mail/").content.decode()
+        done = admin_client.post(f"{QUEUES}pause/mail/", {"reason": "the relay is down"}, follow=True)
+
+        assert "No worker will start a job of the queue “mail” until it is resumed" in asked
+        queue = Queue.objects.get()
+        assert queue.is_paused
+        assert (queue.paused_by, queue.pause_reason) == (admin_user.get_username(), "the relay is down")
+        assert texts(done) == ["Paused the queue “mail”."]
+        page = done.content.decode()
+        for words in ("paused", admin_user.get_username(), "the relay is down", f"{QUEUES}resume/mail/"):
+            assert words in page
+
+    def test_resuming_lets_it_run_again(self, admin_client, make_job):
+        Queue.objects.create(name="mail", paused_at=timezone.now(), paused_by="ada", pause_reason="x")
+
+        asked = admin_client.get(f"{QUEUES}resume/mail/").content.decode()
+        done = admin_client.post(f"{QUEUES}resume/mail/", follow=True)
+
+        assert "Workers will start jobs of the queue “mail” again" in asked
+        assert not Queue.objects.get().is_paused
+        assert texts(done) == ["Resumed the queue “mail”."]
+
+    def test_both_are_recorded_with_the_user_and_shown_as_the_queues_history(
+        self, admin_client, admin_user, make_job
+    ):
+        make_job(queue_name="mail")
+
+        admin_client.post(f"{QUEUES}pause/mail/", {"reason": "down"})
+        admin_client.post(f"{QUEUES}resume/mail/")
+
+        entries = LogEntry.objects.order_by("pk")
+        assert [(e.user, e.object_id, e.action_flag, e.get_change_message()) for e in entries] == [
+            (admin_user, "mail", CHANGE, "Paused: down"),
+            (admin_user, "mail", CHANGE, "Resumed."),
+        ]
+        history = admin_client.get(f"{QUEUES}mail/history/").content.decode()
+        assert "Paused: down" in history
+        assert "Resumed." in history
+
+    def test_what_is_so_already_is_skipped_and_told(self, admin_client, make_job):
+        make_job(queue_name="mail")
+
+        assert "It isn’t paused." in admin_client.get(f"{QUEUES}resume/mail/").content.decode()
+        assert texts(admin_client.post(f"{QUEUES}resume/mail/", follow=True)) == [
+            "Skipped: the queue “mail” wasn’t paused."
+        ]
+        admin_client.post(f"{QUEUES}pause/mail/", {"reason": "first"}, follow=True)
+        assert texts(admin_client.post(f"{QUEUES}pause/mail/", {"reason": "second"}, follow=True)) == [
+            "Skipped: the queue “mail” was paused already."
+        ]
+        assert Queue.objects.get().pause_reason == "first"
+        assert LogEntry.objects.count() == 1
+
+    @pytest.mark.parametrize("name", ["a/b", "a b", "ünï", "_2F", "%2F", "?x=1&y", "#", "pause/x"])
+    def test_any_name_works(self, admin_client, make_job, name):
+        make_job(queue_name=name)
+        shown = view(admin_client, name)
+
+        assert admin_client.get(shown.url).status_code == 200
+        admin_client.post(shown.buttons[0]["path"])
+
+        assert Queue.objects.get().name == name
+        assert f"{QUEUES}pause/{quote(name)}/" in shown.buttons[0]["path"] or "%" in shown.buttons[0]["path"]
+
+    def test_a_queue_that_nobody_knows_leads_to_the_start_page(self, admin_client):
+        assert admin_client.post(f"{QUEUES}pause/unheard-of/").status_code == 302
+        assert admin_client.get(f"{QUEUES}unheard-of/change/").status_code == 302
+        assert not Queue.objects.exists()
+
+    def test_nothing_can_be_added_edited_or_deleted_by_djangos_own_pages(self, admin_client, make_job):
+        make_job(queue_name="mail")
+
+        assert admin_client.get(f"{QUEUES}add/").status_code == 403
+        assert admin_client.post(f"{QUEUES}mail/change/", {"name": "x"}).status_code == 403
+        assert admin_client.post(f"{QUEUES}mail/delete/", {"post": "yes"}).status_code == 403
