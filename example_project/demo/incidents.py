@@ -13,7 +13,7 @@ from django.db.models import Max
 
 from django_jobs.models import Attempt, Job, KindChoices, StateChoices, Worker
 from example_project.demo import checks, report
-from example_project.demo.scenes import PROCESSES, UNFINISHED, Demo, place_order, wait_until_settled
+from example_project.demo.scenes import PROCESSES, STAFF, UNFINISHED, Demo, place_order, wait_until_settled
 from example_project.shop import orders
 from example_project.shop.models import Order, Photo, Size
 from example_project.shop.tasks import print_order
@@ -66,20 +66,20 @@ def killing(demo: Demo) -> None:
 
 
 def operating(demo: Demo) -> None:
-    """Send dead letters round again, one by itself and the others by a queryset, once all is mended."""
+    """Send dead letters round again, one in the admin and the others by a queryset, once all is mended."""
     story, outside = demo.story, demo.outside
     story.chapter("An operator sends dead letters round again")
     dead = checks.undelivered(demo)
     outside.repaired = True
     story.say("the partner whose server was down has mended it")
     first, *rest = dead
-    story.expect(first.retry(), f"job {first.pk} can be sent round again")
+    retry_in_admin(demo, first)
     others = Job.objects.filter(pk__in=[job.pk for job in rest]).retry()
     story.expect(others == len(rest), f"{len(rest)} more jobs can be sent round again")
     names = " and ".join(f"job {job.pk}" for job in rest)
     story.say(
-        f"job {first.pk} is sent round again with job.retry(),",
-        f"{names} with Job.objects.filter(…).retry()",
+        f"the operator presses Retry on the admin's page of job {first.pk},",
+        f"and sends {names} round with Job.objects.filter(…).retry()",
     )
     wait_until_settled(demo)
     story.say(*report.history([Job.objects.get(pk=first.pk)]))
@@ -87,6 +87,19 @@ def operating(demo: Demo) -> None:
     story.expect(heard == sorted(demo.orders), f"the partner hears of orders {demo.orders}, not {heard}")
     left = demo.jobs().filter(state=StateChoices.FAILED).count()
     story.expect(left == 1, f"only the corrupt photo's job is dead now, not {left} jobs")
+
+
+def retry_in_admin(demo: Demo, job: Job) -> None:
+    """Log in, open the job's page, press its Retry and confirm it."""
+    browser = demo.browser
+    login = browser.send("/admin/login/?next=/admin/", {"username": STAFF, "password": demo.password})
+    demo.story.expect(login.url.endswith("/admin/"), "the operator can log in to the admin")
+    page = browser.get(f"/admin/django_jobs/job/{job.pk}/change/")
+    offered = page.link("Retry")
+    demo.story.expect(offered, f"the page of job {job.pk} offers to retry it ({page.status} {page.url})")
+    browser.send(offered, {"confirmed": "yes", "attempts": "all"})
+    job.refresh_from_db()
+    demo.story.expect(job.state != StateChoices.FAILED, f"job {job.pk} is sent round again from the admin")
 
 
 def rolling_back(demo: Demo) -> None:
