@@ -251,3 +251,9 @@ def wait_for_cancel(context: Any) -> str:
     while not context.is_cancelled and time.monotonic() < deadline:
         gate("never").wait(0.01)
     raise Cancel("noticed")
+
+
+@task(max_attempts=None)
+def wait_and_fail(name: str) -> None:
+    wait_for.func(name)
+    raise Unwell(name)

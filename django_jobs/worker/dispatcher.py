@@ -96,7 +96,10 @@ class Dispatcher:
         """This worker's id; a new one after it was declared dead."""
         kinds = {SYNC: threads.count, ASYNC: async_slots}
         self.ledger = Ledger(
-            {kind: kinds[kind] for kind in tasks}, kind_of=self.kind_of, timeout_of=timeout_of
+            {kind: kinds[kind] for kind in tasks},
+            queueing={SYNC},
+            kind_of=self.kind_of,
+            timeout_of=timeout_of,
         )
         self.moved_at = monotonic()
         """When a job was last handed over or ended."""

@@ -345,6 +345,7 @@ class AsyncSlots:
                 )
 
     def stop(self) -> None:
-        """Stop the event loop."""
-        if self.loop is not None:
-            self.loop.call_soon_threadsafe(self.loop.stop)
+        """Stop the event loop; a second time does nothing."""
+        loop, self.loop = self.loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)

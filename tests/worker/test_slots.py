@@ -89,9 +89,11 @@ def loop():
     yield pool
     for gate in jobs.gates.values():
         gate.set()
+    event_loop = pool.slots.loop
     pool.slots.stop()
-    if pool.slots.loop is not None:
-        eventually(pool.slots.loop.is_closed)
+    pool.slots.stop()
+    if event_loop is not None:
+        eventually(event_loop.is_closed)
 
 
 def told():

@@ -1,0 +1,335 @@
+"""A worker on a real database: jobs go in by enqueueing and come out finished."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from django_jobs.core.states import Decision, Kind, State
+from django_jobs.framework import TaskResultStatus
+from django_jobs.models import Job, Queue, Worker, WorkerState
+from tests import jobs
+from tests.eventually import eventually
+from tests.rows import row
+from tests.worker.workers import QUICK, Workers, job_of, settled, told
+
+
+@pytest.fixture(autouse=True)
+def quick(settings):
+    settings.DJANGO_JOBS = QUICK
+
+
+@pytest.fixture
+def workers(transactional_db):
+    with Workers() as found:
+        yield found
+
+
+class TestJobs:
+    @pytest.mark.parametrize("give", [jobs.give, jobs.agive], ids=["sync", "async"])
+    def test_run_and_leave_their_value(self, workers, give):
+        worker = workers.start()
+        result = give.enqueue({"a": [1]})
+
+        job = job_of(result)
+
+        assert (job.state, job.worker, job.attempt) == (State.SUCCESSFUL, worker.dispatcher.worker, 1)
+        result.refresh()
+        assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, {"a": [1]})
+        assert result.enqueued_at <= result.started_at <= result.finished_at
+
+    def test_that_were_there_before_the_worker_run_too(self, workers):
+        results = [jobs.give.enqueue(value) for value in range(20)]
+        workers.start()
+
+        for value, result in enumerate(results):
+            assert job_of(result).return_value == value
+
+    def test_that_fail_run_again_until_their_attempts_are_used_up(self, workers):
+        workers.start()
+        result = jobs.fail.enqueue("bad")
+
+        job = job_of(result)
+
+        assert (job.state, job.attempt, job.reason) == (State.FAILED, 3, "Unwell: bad")
+        told = [(run.number, run.kind, run.decision) for run in job.history()]
+        assert told == [(1, "ERROR", "RETRY"), (2, "ERROR", "RETRY"), (3, "ERROR", "FAILED")]
+        result.refresh()
+        assert (result.status, len(result.errors), result.attempts) == (TaskResultStatus.FAILED, 3, 3)
+        assert result.errors[0].exception_class is jobs.Unwell
+
+    def test_see_in_their_context_what_came_before(self, workers):
+        job = row(State.FAILED, task_path=jobs.look.module_path, attempt=3, max_attempts=3)
+        job.attempts.create(number=3, kind=Kind.ERROR, exception_class="a.B", traceback="T", worker=5)
+        workers.start()
+
+        job.retry(reset_attempts=False)
+
+        context = told()
+        assert context.attempt == 4
+        assert [error.traceback for error in context.task_result.errors] == ["T"]
+
+    def test_that_snooze_come_back_without_having_counted(self, workers):
+        workers.start()
+        result = jobs.raising.enqueue("Snooze")
+        job = eventually(lambda: Job.objects.filter(pk=result.id, state=State.READY, attempt=1).first())
+
+        assert job is not None
+        assert (job.counted_attempt, job.label) == (0, "scheduled")
+        assert job.run_after > timezone.now() + timedelta(minutes=59)
+
+    def test_of_unknown_tasks_stay_for_a_worker_that_knows_them(self, workers):
+        workers.start()
+        unknown = row(task_path="tests.jobs.renamed")
+        job_of(jobs.ok.enqueue())
+
+        unknown.refresh_from_db()
+        assert (unknown.state, unknown.attempt) == (State.READY, 0)
+
+    def test_start_when_they_are_due(self, workers):
+        workers.start()
+        soon = timedelta(milliseconds=300)
+        result = jobs.ok.using(run_after=soon).enqueue()
+
+        job = job_of(result)
+
+        assert job.last_attempted_at is not None
+        assert timedelta(0) <= job.last_attempted_at - job.run_after < timedelta(seconds=2)
+
+    def test_that_leave_no_trace_are_gone(self, workers):
+        workers.start()
+        result = jobs.leave_no_trace.enqueue()
+
+        eventually(lambda: not Job.objects.filter(pk=result.id).exists())
+
+    def test_start_by_polling_where_nobody_listens(self, workers):
+        workers.start(listen=False, poll_seconds=0.1)
+
+        assert job_of(jobs.ok.enqueue()).state == State.SUCCESSFUL
+
+    def test_of_a_paused_queue_wait_until_it_is_resumed(self, workers):
+        from django_jobs.operations import Operations
+
+        Operations().pause("default")
+        workers.start()
+        result = jobs.ok.enqueue()
+        other = jobs.ok.using(queue_name="other").enqueue()
+        assert job_of(other).state == State.SUCCESSFUL
+        assert Job.objects.get(pk=result.id).state == State.READY
+
+        Operations().resume("default")
+
+        assert job_of(result).state == State.SUCCESSFUL
+
+    def test_of_other_queues_are_left_alone(self, workers):
+        workers.start(queues=("mail",))
+        left = jobs.ok.enqueue()
+        job_of(jobs.ok.using(queue_name="mail").enqueue())
+
+        assert Job.objects.get(pk=left.id).state == State.READY
+
+    def test_of_excluded_queues_are_left_alone(self, workers):
+        workers.start(excluded_queues=("mail",))
+        left = jobs.ok.using(queue_name="mail").enqueue()
+        job_of(jobs.ok.enqueue())
+
+        assert Job.objects.get(pk=left.id).state == State.READY
+
+
+class TestSlots:
+    def test_all_are_used(self, workers):
+        workers.start(threads=4)
+        for name in "abcd":
+            jobs.wait_for.enqueue(name)
+
+        assert {told() for _ in range(4)} == set("abcd")
+
+    @pytest.mark.parametrize("wait", [jobs.wait_for, jobs.await_gate], ids=["sync", "async"])
+    def test_no_more_jobs_run_than_there_are(self, workers, wait):
+        workers.start()
+        for name in "abcd":
+            wait.enqueue(name)
+        assert len({told(), told()}) == 2
+
+        assert Job.objects.filter(state=State.RUNNING).count() == 2
+        assert jobs.told.empty()
+
+    def test_async_bodies_never_outnumber_them_however_short_they_were(self, workers):
+        workers.start()
+        jobs.agive.enqueue_many([(value,) for value in range(300)])
+        eventually(settled)
+
+        for name in "abcdef":
+            jobs.await_gate.enqueue(name)
+        assert len({told(), told()}) == 2
+
+        assert Job.objects.filter(state=State.RUNNING).count() == 2
+
+    def test_a_queue_gets_no_more_than_its_limit(self, workers):
+        workers.start(threads=4, limits={"mail": 1})
+        for name in "ab":
+            jobs.wait_for.using(queue_name="mail").enqueue(name)
+        jobs.wait_for.enqueue("c")
+        first = {told(), told()}
+
+        assert "c" in first
+        assert Job.objects.filter(state=State.RUNNING, queue_name="mail").count() == 1
+        for name in "ab":
+            jobs.gate(name).set()
+        eventually(lambda: settled(queue_name="mail"))
+
+    def test_hundreds_of_jobs_come_home(self, workers):
+        worker = workers.start(threads=4)
+        jobs.ok.enqueue_many([(value,) for value in range(500)])
+
+        eventually(settled, timeout=30)
+
+        assert worker.tally == {"completed": 500}
+        assert Job.objects.filter(state=State.SUCCESSFUL, attempt=1).count() == 500
+        assert not worker.dispatcher.ledger.in_flight
+
+
+class TestCancelling:
+    def test_a_sync_body_notices(self, workers):
+        workers.start()
+        result = jobs.wait_for_cancel.enqueue()
+        assert told() == "waiting"
+
+        assert Job.objects.get(pk=result.id).cancel("changed my mind")
+
+        job = job_of(result)
+        assert (job.state, job.reason) == (State.CANCELLED, "changed my mind")
+        assert [(run.decision, run.message) for run in job.history()] == [(Decision.CANCELLED, "noticed")]
+
+    def test_an_async_body_is_cancelled(self, workers):
+        workers.start()
+        result = jobs.await_gate.enqueue("a")
+        told()
+
+        Job.objects.get(pk=result.id).cancel()
+
+        assert job_of(result).state == State.CANCELLED
+
+    def test_a_body_that_fails_instead_does_not_run_again(self, workers):
+        workers.start()
+        result = jobs.wait_and_fail.enqueue("a")
+        told()
+
+        Job.objects.get(pk=result.id).cancel()
+        jobs.gate("a").set()
+
+        assert job_of(result).state == State.CANCELLED
+
+
+class TestTransactionalBodies:
+    def test_commit_with_their_outcome(self, workers):
+        worker = workers.start()
+        result = jobs.write_queue.enqueue("mine")
+
+        assert job_of(result).state == State.SUCCESSFUL
+        assert Queue.objects.filter(name="mine").exists()
+        eventually(lambda: worker.tally["completed"] == 1)
+
+    @pytest.mark.parametrize("name", ["LookupError", "Fail", "Snooze", "Cancel", "SystemExit"])
+    def test_leave_nothing_when_they_did_not_succeed(self, workers, name):
+        workers.start()
+        result = jobs.write_queue.enqueue("mine", name)
+
+        eventually(lambda: Job.objects.get(pk=result.id).attempts.exists())
+
+        assert not Queue.objects.exists()
+
+    def test_leave_nothing_when_the_job_was_taken_over(self, workers, caplog):
+        workers.start()
+        result = jobs.write_and_wait.enqueue("mine", "a")
+        told()
+        Job.objects.filter(pk=result.id).update(attempt=2, worker=999_999)
+
+        jobs.gate("a").set()
+
+        eventually(lambda: "was taken over while attempt 1 ran here" in caplog.text)
+        assert not Queue.objects.exists()
+        assert Job.objects.get(pk=result.id).state == State.RUNNING
+
+
+class TestTheWorkersRow:
+    def test_tells_what_it_serves(self, workers):
+        worker = workers.start(name="me", queues=("mail", "other"), excluded_queues=("x",), threads=3)
+
+        found = Worker.objects.get(pk=worker.dispatcher.worker)
+
+        assert (found.name, found.queues, found.excluded_queues) == ("me", ["mail", "other"], ["x"])
+        assert (found.threads, found.async_slots, found.state) == (3, 2, WorkerState.RUNNING)
+        assert "tests.jobs.ok" in found.tasks
+
+    def test_says_that_it_holds_its_lock(self, workers):
+        worker = workers.start()
+
+        eventually(lambda: Worker.objects.get(pk=worker.dispatcher.worker).holds_lock)
+
+    def test_says_how_it_ended(self, workers):
+        worker = workers.start()
+        assert worker.stop(10)
+
+        found = Worker.objects.get(pk=worker.dispatcher.worker)
+
+        assert (found.state, found.holds_lock, found.ending) == (WorkerState.STOPPED, False, "stopped")
+
+
+class TestEnds:
+    def test_a_stop_waits_for_what_runs(self, workers):
+        worker = workers.start()
+        result = jobs.wait_for.enqueue("a")
+        told()
+        jobs.gate("a").set()
+
+        assert worker.stop(10)
+
+        assert job_of(result).state == State.SUCCESSFUL
+
+    @pytest.mark.parametrize("wait", [jobs.wait_for, jobs.await_gate], ids=["sync", "async"])
+    def test_what_does_not_end_in_time_is_handed_back(self, workers, wait):
+        worker = workers.start()
+        result = wait.enqueue("a")
+        told()
+
+        assert not worker.stop(0.05)
+
+        job = Job.objects.get(pk=result.id)
+        assert (job.state, job.counted_attempt, job.worker) == (State.READY, 0, None)
+        assert [run.kind for run in job.history()] == [Kind.RELEASED]
+
+    def test_after_a_stop_nothing_is_claimed(self, workers):
+        worker = workers.start()
+        worker.stop(10)
+
+        result = jobs.ok.enqueue()
+
+        assert Job.objects.get(pk=result.id).state == State.READY
+
+    def test_a_drain_ends_when_nothing_is_left(self, workers):
+        done, failed = jobs.ok.enqueue(), jobs.fail.enqueue()
+        later = jobs.ok.using(run_after=timedelta(hours=1)).enqueue()
+
+        worker = workers.start(drain=True)
+
+        assert worker.join(20)
+        assert (job_of(done).state, job_of(failed).state) == (State.SUCCESSFUL, State.FAILED)
+        assert Job.objects.get(pk=later.id).state == State.READY
+        assert worker.tally == {"completed": 1, "retried": 2, "failed": 1}
+        assert list(worker.dispatcher.ledger.dead) == [int(failed.id)]
+
+    def test_a_worker_may_end_after_so_many_jobs(self, workers):
+        worker = workers.start(max_jobs=3)
+        jobs.ok.enqueue_many([()] * 3)
+
+        assert worker.join(20)
+        assert worker.ending == "recycled after 3 jobs"
+
+    def test_workers_can_be_started_and_stopped_again_and_again(self, workers):
+        for value in range(3):
+            worker = workers.start()
+            assert job_of(jobs.give.enqueue(value)).return_value == value
+            assert worker.stop(10)
