@@ -145,8 +145,9 @@ class Dispatcher:
             case Woken(wakes=wakes, again=again):
                 self.claiming.woken(wakes, monotonic(), again=again)
             case Connected(holds_lock=held):
-                self.lock_taken = held
+                self.lock_taken, self.greeted = held, False
                 self.claiming.look_everywhere()
+                self.duties.hello_said = False  # of one that was said to an earlier session nothing will be heard
                 self.duties.hurry("greet")
             case Greeted():
                 self.greeted = True
@@ -168,6 +169,8 @@ class Dispatcher:
 
     def tick(self) -> float | None:
         """Turn the wheel once; return how long there is nothing to do, or `None` when all is done."""
+        if self.stopping and not self.ledger.in_flight:
+            return None  # also while the database is away
         if self.connection is None:
             self.open()
         self.watch_slots()

@@ -108,7 +108,8 @@ class Listener:
         """Close the session, and with it give up the lock."""
         self.stopping = True
         os.write(self.waker, b"x")
-        self.thread.join(seconds)
+        if self.thread.ident is not None:  # it begins once the worker is registered
+            self.thread.join(seconds)
 
     @property
     def is_connected(self) -> bool:

@@ -252,7 +252,9 @@ class Worker:
         if chosen.max_jobs is not None and self.tally.total() >= chosen.max_jobs:
             self.ending = f"recycled after {self.tally.total()} jobs"
             return True
-        if chosen.max_memory_bytes is not None and memory_bytes() > chosen.max_memory_bytes:
+        # Not before it has run a job: with a limit that is too low, processes would do nothing but start.
+        worked = bool(self.tally)
+        if worked and chosen.max_memory_bytes is not None and memory_bytes() > chosen.max_memory_bytes:
             self.ending = f"recycled at {memory_bytes() // 2**20} MB"
             return True
         if chosen.recyclable and self.threads.stuck:
