@@ -6,15 +6,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
 from django.db import connections
 from psycopg import sql
 
+from example_project.database import from_url
 from tests.scenarios import marks
 from tests.scenarios.harness import CHECKOUT, Processes
+from tests.scenarios.servers import OwnServer
 
 TABLES = "django_jobs_job, django_jobs_attempt, django_jobs_worker, django_jobs_queue, scenario_mark"
 
@@ -62,15 +63,41 @@ def queue(database, django_db_blocker, monkeypatch) -> Iterator[None]:
         connections["default"].close()
 
 
+@pytest.fixture(scope="module")
+def running_server() -> Iterator[OwnServer]:
+    """A server for the outages of a module, with the tables in it."""
+    server = OwnServer()
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        # As in earnest: the tests' servers are made for speed, and may forget what they said was committed.
+        connection.execute("ALTER DATABASE postgres SET synchronous_commit = on")
+    migrate({"DATABASE_URL": server.url})
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(marks.TABLE)
+    yield server
+    server.leave()
+
+
+@pytest.fixture
+def own_server(running_server, queue, django_db_blocker, monkeypatch) -> Iterator[OwnServer]:
+    """A server that nothing else uses, as `default` of this process too; its queue is empty."""
+    running_server.start()
+    settings = connections["default"].settings_dict
+    connections["default"].close()
+    for name, value in from_url(running_server.url).items():
+        monkeypatch.setitem(settings, name, value)
+    with connections["default"].cursor() as cursor:
+        cursor.execute(f"TRUNCATE {TABLES}")
+    yield running_server
+    connections["default"].close()
+
+
 @pytest.fixture
 def runjobs(queue, database, tmp_path, request) -> Iterator[Processes]:
     """Starts `runjobs`; ends all that it started, and shows what they said when the test failed."""
-    yield from processes(tmp_path, {"SCENARIO_DATABASE": database}, request)
-
-
-def processes(folder: Path, database: dict[str, str], request: pytest.FixtureRequest) -> Iterator[Processes]:
-    """Yield a starter of processes for one test."""
-    starter = Processes(folder, database)
+    place = {"SCENARIO_DATABASE": database}
+    if "own_server" in request.fixturenames:
+        place = {"DATABASE_URL": request.getfixturevalue("own_server").url}
+    starter = Processes(tmp_path, place)
     request.node.stash[STARTER] = starter
     try:
         yield starter
