@@ -1,33 +1,26 @@
-"""How Sphinx builds the documentation: `tox -e docs`."""
+"""How Sphinx builds the documentation: `tox -e docs`. Generated parts are written by `generate.py`."""
 
 from __future__ import annotations
 
-import os
 import sys
-from importlib.metadata import version as installed_version
 from pathlib import Path
 
-import django
-
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
-django.setup()
+
+from django_jobs import __version__
 
 project = "django_jobs"
 author = "django_jobs contributors"
 copyright = f"2026, {author}"  # noqa: A001  Sphinx's name
-version = release = installed_version("django-pg-jobs")
+version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build", "decisions"]
+exclude_patterns = ["_build"]
 nitpicky = True
 
-myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
+myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
-
-autodoc_member_order = "bysource"
-autodoc_typehints = "description"
 
 html_theme = "furo"
 html_title = f"{project} {release}"
