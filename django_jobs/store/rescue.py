@@ -86,8 +86,8 @@ FAIL_UNKNOWN = """
          LIMIT 1000),
     job AS (
         UPDATE django_jobs_job AS job
-           SET state = 'FAILED', attempt = job.attempt + 1, finished_at = clock_timestamp(),
-               expires_at = clock_timestamp() + %(keep)s::interval, reason = %(reason)s
+           SET state = 'FAILED', attempt = LEAST(job.attempt, 2147483646) + 1,
+               finished_at = clock_timestamp(), expires_at = clock_timestamp() + %(keep)s::interval, reason = %(reason)s
           FROM overdue
          WHERE job.id = overdue.id AND job.state = 'READY'
      RETURNING job.*),
@@ -96,7 +96,8 @@ FAIL_UNKNOWN = """
                job_id, number, ended_at, kind, exception_class, message, traceback, decision)
         SELECT id, attempt, clock_timestamp(), 'UNKNOWN_TASK', 'django_jobs.exceptions.UnknownTask',
                %(reason)s, '', 'FAILED'
-          FROM job)
+          FROM job
+            ON CONFLICT (job_id, number) DO NOTHING)
     SELECT job.id, job.queue_name, job.task_path, '[' || job.args || ',' || job.kwargs || ']',
            job.attempt, job.uncounted, job.max_attempts, job.priority, now(), now(), now(), now(), NULL, NULL
       FROM job
