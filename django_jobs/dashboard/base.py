@@ -26,6 +26,7 @@ from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 
 from django_jobs import conf
 from django_jobs.dashboard.confirming import Crumb
@@ -116,7 +117,7 @@ class ReadOnlyPages(ActionsModelAdmin):  # type: ignore[misc]  # the library has
         """Return the way from the start page to a page of this model."""
         return [
             Crumb(str(self.opts.app_config.verbose_name), self.address("app_list", self.opts.app_label)),
-            Crumb(str(self.opts.verbose_name_plural), self.list_address(request)),
+            Crumb(capfirst(self.opts.verbose_name_plural), self.list_address(request)),
             *further,
         ]
 

@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
@@ -110,7 +111,7 @@ class JobAdmin(ReadOnlyPages):
             answered=request.method == "POST",
             matching=described(request),
             back=back,
-            trail=[*self.trail(request)[:-1], Crumb(str(self.opts.verbose_name_plural), back)],
+            trail=[*self.trail(request)[:-1], Crumb(capfirst(self.opts.verbose_name_plural), back)],
         )
 
     def confirm_one(self, request: HttpRequest, pk: int, action: Action) -> HttpResponse:

@@ -261,7 +261,7 @@ class QueueAdmin(ReadOnlyPages):
         """Ask whether no more jobs of a queue shall be started."""
         says = gettext(
             "No worker will start a job of the queue “%(name)s” until it is resumed, also after restarts. "
-            "%(waiting)s jobs are due, and wait; %(running)s are running, and go on."
+            "Due: %(waiting)s, which will wait. Running: %(running)s, which go on."
         )
         return self.confirm(request, pk, ReasonChoice, pausing=True, says=says)
 
@@ -269,8 +269,8 @@ class QueueAdmin(ReadOnlyPages):
     def django_jobs_queue_resume(self, request: HttpRequest, pk: str) -> HttpResponse:
         """Ask whether jobs of a queue shall be started again."""
         says = gettext(
-            "Workers will start jobs of the queue “%(name)s” again, at once: %(waiting)s are due. "
-            "%(running)s are running."
+            "Workers will start jobs of the queue “%(name)s” again, at once. "
+            "Due: %(waiting)s. Running: %(running)s."
         )
         return self.confirm(request, pk, NoChoice, pausing=False, says=says)
 
