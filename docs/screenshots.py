@@ -1,0 +1,363 @@
+"""
+Pictures of the admin's pages, with sample rows: `python docs/screenshots.py [folder]`.
+
+Needs Debian's `chromium` (or CHROMIUM in the environment) and the `demo` extra. Starts the site on a database
+that is deleted again, serves it under the policy `default-src 'self'`, and writes each page in light, dark,
+phone width and right-to-left to docs/_build/screenshots/. Ends with status 1 when the browser had anything
+to complain about, such as an inline style.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from html import escape
+from itertools import product
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, quote
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
+
+import django
+from django.conf import settings
+
+# ruff: noqa: E402  (Django's own modules want it to be set up)
+settings.MIDDLEWARE = [*settings.MIDDLEWARE, "__main__.Visitor"]
+settings.X_FRAME_OPTIONS = "SAMEORIGIN"
+settings.SILENCED_SYSTEM_CHECKS = ["django_jobs.W001"]
+django.setup()
+
+from django.contrib.auth.models import Permission, User
+from django.contrib.staticfiles.handlers import StaticFilesHandler
+from django.http import HttpRequest, HttpResponse
+from django.test.testcases import LiveServerThread
+from django.test.utils import setup_databases, teardown_databases
+from django.utils import timezone
+
+from django_jobs import task
+from django_jobs.models import Attempt, Job, Queue, Worker
+from django_jobs.tasks import registry
+
+POLICY = "default-src 'self'; frame-ancestors 'self'"
+LOOKS = {
+    # name: browser's size, flags, width of the frame that the page is shown in
+    "light": ((1360, 1000), ["--blink-settings=preferredColorScheme=1"], None, "en"),
+    "dark": ((1360, 1000), ["--blink-settings=preferredColorScheme=0"], None, "en"),
+    "phone": ((600, 1500), ["--blink-settings=preferredColorScheme=1"], 390, "en"),
+    "rtl": ((1360, 1000), ["--blink-settings=preferredColorScheme=1"], None, "ar"),
+}
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+HEIGHTS = {"job": 2100, "job-viewer": 1700}
+"""Of pages that need more than their look gives, in pixels."""
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/srv/shop/webhooks.py", line 41, in post_webhook
+    response = session.post(url, json=payload, timeout=10)
+  File "/srv/venv/lib/python3.13/site-packages/requests/sessions.py", line 637, in post
+    return self.request("POST", url, data=data, json=json, **kwargs)
+requests.exceptions.ConnectionError: HTTPSConnectionPool(host='example.com', port=443): Max retries exceeded
+"""
+
+
+class Visitor:
+    """Signs everybody in, sends a strict policy, and serves /frame?width=…&to=… for narrow pictures."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.path == "/frame":
+            asked = parse_qs(request.META["QUERY_STRING"])
+            width, to = int(asked["width"][0]), escape(asked["to"][0])
+            return HttpResponse(
+                f'<!doctype html><title>phone</title><iframe src="{to}" width="{width}" height="4000" '
+                f'frameborder="0"></iframe>'
+            )
+        Worker.objects.filter(name="mailer", state="RUNNING").update(heartbeat_at=timezone.now())
+        request.user = User.objects.get(username=request.GET.get("as", "ada"))  # type: ignore[assignment]
+        request.GET = request.GET.copy()  # type: ignore[assignment]
+        request.GET.pop("as", None)
+        response = self.get_response(request)
+        response.headers["Content-Security-Policy"] = POLICY
+        return response
+
+
+def post_webhook(url: str, payload: dict[str, Any], timeout: int = 10, **more: Any) -> None:
+    """A task that the site knows, so that its arguments have names."""
+
+
+def fill() -> dict[str, str]:
+    """Create sample rows and return the pages to look at, by name."""
+    now = timezone.now()
+    registry["shop.webhooks.post_webhook"] = task(post_webhook)
+    User.objects.create_superuser("ada", "ada@example.com", "ada")
+    viewer = User.objects.create_user("vera", "vera@example.com", "vera", is_staff=True)
+    viewer.user_permissions.set(
+        Permission.objects.filter(codename__in=["view_job", "view_queue", "view_worker"])
+    )
+
+    def worker(name: str, silent: float, **more: object) -> Worker:
+        return Worker.objects.create(
+            name=name,
+            host="web-1.example.com",
+            pid=4242,
+            threads=8,
+            async_slots=4,
+            holds_lock=True,
+            started_at=now - timedelta(hours=5),
+            heartbeat_at=now - timedelta(seconds=silent),
+            versions={"django_jobs": "0.1.0", "django": django.__version__, "python": "3.13"},
+            tasks=["shop.tasks.send_receipt", "shop.tasks.make_thumbnail", "shop.webhooks.post_webhook"],
+            **more,
+        )
+
+    mailer = worker("mailer", 3, queues=["mail", "default"])
+    silent = worker("batch", 95, queues=["default"])
+    worker(
+        "mailer",
+        7000,
+        queues=["mail"],
+        state="STOPPED",
+        stopped_at=now - timedelta(hours=2),
+        ending="asked to stop",
+    )
+    worker("batch", 9000, queues=None, state="LOST", ending="killed by signal 9", excluded_queues=["mail"])
+    Queue.objects.create(
+        name="webhooks",
+        paused_at=now - timedelta(minutes=12),
+        paused_by="ada",
+        pause_reason="The partner's endpoint answers 500 to everything; ticket OPS-421",
+    )
+    for number in range(40):
+        Job.objects.create(
+            queue_name="default",
+            task_path="shop.tasks.make_thumbnail",
+            args=[number],
+            state="SUCCESSFUL",
+            attempt=1,
+            max_attempts=5,
+            worker=mailer.pk,
+            enqueued_at=now - timedelta(minutes=60 - number),
+            started_at=now - timedelta(minutes=59 - number),
+            last_attempted_at=now - timedelta(minutes=59 - number),
+            finished_at=now - timedelta(minutes=59 - number) + timedelta(milliseconds=340 + 77 * number),
+            return_value={"width": 320, "height": 240},
+            expires_at=now + timedelta(days=1),
+        )
+    for number in range(3):
+        Job.objects.create(
+            queue_name="default",
+            task_path="shop.tasks.make_thumbnail",
+            args=[number],
+            state="RUNNING",
+            attempt=1,
+            max_attempts=5,
+            worker=(mailer, mailer, silent)[number].pk,
+            enqueued_at=now - timedelta(minutes=2),
+            started_at=now - timedelta(seconds=100),
+            last_attempted_at=now - timedelta(seconds=100 - 30 * number),
+            cancel_requested_at=now if number == 1 else None,
+        )
+    failed = Job.objects.create(
+        queue_name="webhooks",
+        task_path="shop.webhooks.post_webhook",
+        state="FAILED",
+        attempt=5,
+        uncounted=1,
+        max_attempts=4,
+        args=["https://example.com/hooks/orders", {"order": 7, "api_key": "k-123"}],
+        kwargs={"timeout": 10, "authorization": "Bearer abc", "lines": [{"sku": "A4-matt", "copies": 2}]},
+        enqueued_at=now - timedelta(minutes=34),
+        started_at=now - timedelta(minutes=33),
+        last_attempted_at=now - timedelta(minutes=4),
+        finished_at=now - timedelta(minutes=4, seconds=-10.4),
+        expires_at=now + timedelta(days=14),
+        reason="ConnectionError: HTTPSConnectionPool(host='example.com', port=443)",
+        meta={"tags": ["partner"], "enqueued_by": "ada"},
+        worker=mailer.pk,
+    )
+    kinds = [
+        ("ERROR", "RETRY"),
+        ("SNOOZED", "SNOOZE"),
+        ("TIMEOUT", "RETRY"),
+        ("LOST", "RETRY"),
+        ("ERROR", "FAILED"),
+    ]
+    for number, (kind, decision) in enumerate(kinds, 1):
+        started = now - timedelta(minutes=34 - 6 * number)
+        Attempt.objects.create(
+            job=failed,
+            number=number,
+            worker=mailer.pk,
+            started_at=started,
+            kind=kind,
+            decision=decision,
+            ended_at=started + timedelta(seconds=10.4),
+            next_run_after=started + timedelta(minutes=6),
+            **(
+                {
+                    "exception_class": "requests.exceptions.ConnectionError",
+                    "traceback": TRACEBACK,
+                    "message": "HTTPSConnectionPool(host='example.com', port=443): Max retries exceeded",
+                }
+                if kind == "ERROR"
+                else {}
+            ),
+        )
+    for _ in range(14):
+        Job.objects.create(
+            queue_name="webhooks",
+            task_path="shop.webhooks.post_webhook",
+            args=["https://example.com"],
+            state="FAILED",
+            attempt=4,
+            max_attempts=4,
+            enqueued_at=now - timedelta(hours=3),
+            reason="ConnectionError: Max retries exceeded",
+            started_at=now - timedelta(hours=2),
+            last_attempted_at=now - timedelta(hours=1, seconds=5),
+            finished_at=now - timedelta(hours=1),
+        )
+    Job.objects.create(
+        queue_name="mail",
+        task_path="shop.tasks.send_receipt",
+        args=[9],
+        state="CANCELLED",
+        attempt=0,
+        max_attempts=5,
+        enqueued_at=now - timedelta(hours=1),
+        finished_at=now,
+        reason="Order was withdrawn",
+    )
+    for number in range(6):
+        Job.objects.create(
+            queue_name="mail",
+            task_path="shop.tasks.send_receipt",
+            args=[number],
+            attempt=number % 2,
+            max_attempts=5,
+            enqueued_at=now - timedelta(minutes=5),
+            run_after=now + timedelta(minutes=3 + 17 * number),
+            started_at=now - timedelta(minutes=4) if number % 2 else None,
+            last_attempted_at=now - timedelta(minutes=4) if number % 2 else None,
+            reason="SMTPServerDisconnected: Connection unexpectedly closed" if number % 2 else None,
+        )
+    for number in range(5):
+        Job.objects.create(
+            queue_name="reports",
+            task_path="shop.reports.nightly.write_accounts_of_all_subsidiaries_as_csv",
+            kwargs={"month": number + 1},
+            max_attempts=None,
+            enqueued_at=now - timedelta(minutes=42),
+            run_after=now - timedelta(minutes=42),
+        )
+    base = "/admin/django_jobs"
+    return {
+        "jobs": f"{base}/job/",
+        "jobs-failed": f"{base}/job/?state=failed&queue=webhooks",
+        "job": f"{base}/job/{failed.pk}/change/",
+        "confirm-retry": f"{base}/job/retry/{failed.pk}/",
+        "confirm-cancel": f"{base}/job/cancel/{failed.pk - 1}/",
+        "confirm-retry-all": f"{base}/job/retry-failed/?queue=webhooks",
+        "workers": f"{base}/worker/",
+        "worker": f"{base}/worker/{mailer.pk}/change/",
+        "queues": f"{base}/queue/",
+        "queue": f"{base}/queue/webhooks/change/",
+        "queue-stuck": f"{base}/queue/reports/change/",
+        "confirm-pause": f"{base}/queue/pause/mail/",
+        "index": "/admin/",
+        "jobs-viewer": f"{base}/job/?as=vera",
+        "job-viewer": f"{base}/job/{failed.pk}/change/?as=vera",
+    }
+
+
+@contextmanager
+def site() -> Iterator[tuple[str, dict[str, str]]]:
+    """Give the address of a running site with the sample rows, and its pages."""
+    settings.DEBUG = False
+    databases = setup_databases(verbosity=0, interactive=False)
+    try:
+        pages = fill()
+        server = LiveServerThread("127.0.0.1", StaticFilesHandler)
+        server.daemon = True
+        server.start()
+        server.is_ready.wait()
+        if server.error:
+            raise server.error
+        try:
+            yield f"http://127.0.0.1:{server.port}", pages
+        finally:
+            server.terminate()
+    finally:
+        teardown_databases(databases, verbosity=0)
+
+
+def picture(address: str, look: str, page: str, path: str, folder: Path) -> list[str]:
+    """Write one picture and return what the browser complained of."""
+    (width, height), flags, frame, language = LOOKS[look]
+    url = f"{address}{path}" if frame is None else f"{address}/frame?width={frame}&to={quote(path)}"
+    with tempfile.TemporaryDirectory() as profile:
+        found = subprocess.run(
+            [
+                os.environ.get("CHROMIUM", "chromium"),
+                *FLAGS,
+                *flags,
+                f"--accept-lang={language}",
+                f"--user-data-dir={profile}",
+                f"--window-size={width},{max(height, HEIGHTS.get(page, 0))}",
+                "--enable-logging=stderr",
+                "--virtual-time-budget=3000",
+                f"--screenshot={folder / f'{page}-{look}.png'}",
+                url,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    return re.findall(r"CONSOLE.*", found.stderr)
+
+
+def main() -> int:
+    """Write all pictures, or those whose name holds one of the words given after the folder."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "_build" / "screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = sys.argv[2:]
+    complaints = 0
+    with site() as (address, pages), ThreadPoolExecutor(2) as pool:
+        jobs = [
+            (f"{page}-{look}", pool.submit(picture, address, look, page, path, folder))
+            for (page, path), look in product(pages.items(), LOOKS)
+            if not wanted or any(word in f"{page}-{look}" for word in wanted)
+        ]
+        for name, job in jobs:
+            found = job.result()
+            complaints += len(found)
+            print(name, *found, sep="\n  ")
+    print(f"Pictures are in {folder}")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
