@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
+import unittest
 from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 from django.core.management import call_command
@@ -16,6 +20,7 @@ from django_jobs import conf, signals
 from django_jobs.core.records import Cancelled, Failed, Retried
 from django_jobs.framework import TaskResultStatus, task_backends, task_finished, task_started
 from django_jobs.models import Job, Queue, Worker
+from django_jobs.tasks import registry
 from django_jobs.testing import (
     JobsTestMixin,
     TooManyRuns,
@@ -269,7 +274,6 @@ class TestRunningWhatIsDue:
         Job.objects.create(task_path="gone.away", queue_name="default")
 
         assert not run_due(at=timedelta(hours=1))
-
 
     def test_it_works_without_time_zones(self, settings):
         settings.USE_TZ, settings.TIME_ZONE = False, "America/Caracas"
@@ -567,9 +571,7 @@ class TestBackends:
 
     @both
     def test_every_option_of_a_task_is_accepted(self, backend):
-        task = errands.add.using(
-            max_attempts=7, timeout=MINUTE, priority=3, run_after=MINUTE, meta={"by": "me"}
-        )
+        task = errands.add.using(max_attempts=7, priority=3, run_after=MINUTE, meta={"by": "me"})
 
         result = task.enqueue(1)
 
@@ -637,3 +639,23 @@ class TestBackends:
     def test_the_real_backend_is_back_afterwards(self, settings):
         assert errands.add.get_backend().__class__.__name__ == "JobsBackend"
         assert conf.current().max_attempts == 5
+
+
+@pytest.mark.django_db
+def test_the_test_case_of_the_how_to_page_passes():
+    page = Path(__file__).parents[1] / "docs" / "how-to" / "testing.md"
+    code = page.read_text("utf-8").split("```python\n")[1].split("```")[0]
+    module = ModuleType("page_about_testing")
+    sys.modules[module.__name__] = module
+    known = dict(registry)
+    try:
+        exec(compile(code, str(page), "exec"), module.__dict__)
+        found = unittest.defaultTestLoader.loadTestsFromTestCase(module.PlaceOrderTests)
+        result = found.run(unittest.TestResult())
+    finally:
+        del sys.modules[module.__name__]
+        registry.clear()
+        registry.update(known)
+
+    assert result.testsRun == 4
+    assert result.failures + result.errors == []

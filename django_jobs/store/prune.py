@@ -8,6 +8,7 @@ number of processes may prune at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from django_jobs.store.cursor import Statement
@@ -26,6 +27,22 @@ PRUNE = """
     attempts AS (
         DELETE FROM django_jobs_attempt USING job WHERE job_id = job.id)
     SELECT (SELECT count(*) FROM job), (SELECT max(expires_at) FROM doomed)
+"""
+
+# By id: what a walk found (store/matching.py), looked at once more, so that no job that was retried
+# meanwhile is met.
+PRUNE_CHOSEN = """
+    WITH doomed AS (
+        SELECT id FROM django_jobs_job
+         WHERE id = ANY(%(ids)s::bigint[]) AND state = %(state)s
+           AND state IN ('SUCCESSFUL', 'FAILED', 'CANCELLED') AND finished_at < %(before)s
+           FOR UPDATE SKIP LOCKED),
+    job AS (
+        DELETE FROM django_jobs_job AS job
+         WHERE job.id = ANY(ARRAY(SELECT id FROM doomed)) RETURNING job.id),
+    attempts AS (
+        DELETE FROM django_jobs_attempt WHERE job_id = ANY(ARRAY(SELECT id FROM job)))
+    SELECT count(*) FROM job
 """
 
 PRUNE_WORKERS = """
@@ -51,6 +68,11 @@ def prune(limit: int, *, after: datetime = BEGINNING, grace: timedelta = timedel
     doesn't walk the entries of what was deleted, which stay while any transaction is open.
     """
     return PRUNE, {"limit": limit, "after": after, "grace": interval(grace)}
+
+
+def prune_chosen(ids: Sequence[int], *, state: str, before: datetime) -> Statement:
+    """Return the statement that deletes those of `ids` that ended so before then; it returns how many."""
+    return PRUNE_CHOSEN, {"ids": list(ids), "state": state, "before": before}
 
 
 def prune_workers(keep: timedelta) -> Statement:

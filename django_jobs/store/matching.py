@@ -1,0 +1,168 @@
+"""
+Jobs that an operator's filter matches, a page of rows at a time, in order of their ids.
+
+Each statement looks at `PAGE_ROWS` rows at the most and returns those that match, so that none runs long
+whatever the table holds, and a walk can be ended between two of them. Failed and cancelled jobs are found by
+`django_jobs_dead`, running ones by `django_jobs_running`; for everything else the walk follows the primary
+key through the whole table: 3 s for a million rows on two cores, also without statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django_jobs.core.states import State
+from django_jobs.store.cursor import Cursor, Statement, run
+
+PAGE_ROWS = 5_000
+"""Rows that one statement looks at."""
+
+NEWEST = "SELECT COALESCE(max(id), 0) FROM django_jobs_job"
+
+LABELLED = """
+    SELECT job.id, job.queue_name, job.task_path, job.run_after, job.enqueued_at, job.finished_at,
+           job.expires_at, job.reason,
+           CASE WHEN job.state <> 'READY' THEN lower(job.state)
+                WHEN job.run_after <= clock_timestamp() THEN 'ready'
+                WHEN job.attempt > job.uncounted THEN 'retrying'
+                ELSE 'scheduled' END AS label
+      FROM django_jobs_job AS job
+"""
+
+MATCHING = """
+    SELECT last.id, job.id, job.label, job.queue_name, job.task_path,
+           COALESCE(job.finished_at, job.run_after), job.reason
+      FROM last
+      LEFT JOIN page AS job
+        ON job.label = ANY(%(labels)s::text[])
+       AND (%(queues)s::text[] IS NULL OR job.queue_name = ANY(%(queues)s::text[]))
+       AND (%(tasks)s::text[] IS NULL OR job.task_path = ANY(%(tasks)s::text[])
+            OR EXISTS (SELECT FROM unnest(%(prefixes)s::text[]) AS prefix
+                        WHERE starts_with(job.task_path, prefix)))
+       AND (%(since)s::timestamptz IS NULL OR job.finished_at >= %(since)s::timestamptz)
+       AND (%(before)s::timestamptz IS NULL
+            OR COALESCE(job.finished_at, job.enqueued_at) < %(before)s::timestamptz)
+       AND (NOT %(expired)s OR job.expires_at <= clock_timestamp())
+     ORDER BY job.id
+"""
+
+# A range of ids and no LIMIT: without statistics, a LIMIT here is planned as a scan and a sort of the table.
+# Where the walk goes on is looked up, so that a gap in the ids costs one look-up however wide it is.
+OF_ALL = (
+    "WITH page AS ("
+    + LABELLED
+    + """
+     WHERE job.id > %(after)s AND job.id <= %(after)s + %(rows)s AND job.id <= %(upto)s),
+    last AS (SELECT min(id) - 1 AS id FROM django_jobs_job WHERE id > %(after)s + %(rows)s)
+"""
+    + MATCHING
+)
+
+# Index django_jobs_dead: state, id.
+OF_STATE = (
+    "WITH page AS ("
+    + LABELLED
+    + """
+     WHERE job.state = %(state)s AND job.id > %(after)s AND job.id <= %(upto)s
+     ORDER BY job.state, job.id LIMIT %(rows)s),
+    last AS (SELECT max(id) AS id FROM page)
+"""
+    + MATCHING
+)
+
+OF_IDS = (
+    "WITH page AS ("
+    + LABELLED
+    + """
+     WHERE job.id = ANY(%(ids)s::bigint[])),
+    last AS (SELECT max(id) AS id FROM page)
+"""
+    + MATCHING
+)
+
+LABELS = ("ready", "scheduled", "retrying", "blocked", "running", "successful", "failed", "cancelled")
+"""What a filter may ask for: states, with those that wait for a time apart."""
+
+SHORT = frozenset({State.FAILED, State.CANCELLED, State.RUNNING})
+"""States whose jobs are found without a walk through the whole table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which jobs are meant. `None` means any."""
+
+    labels: Sequence[str] = LABELS
+    ids: Sequence[int] | None = None
+    queues: Sequence[str] | None = None
+    tasks: Sequence[str] | None = None
+    """Dotted paths; one that ends in `*` stands for all that begin like it."""
+    since: datetime | None = None
+    """Finished then or later."""
+    before: datetime | None = None
+    """Finished earlier or, when they haven't, enqueued earlier."""
+    expired: bool = False
+    """Only those that pruning would delete by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One job that matched."""
+
+    id: int
+    label: str
+    queue_name: str
+    task_path: str
+    at: datetime
+    """When it finished, or is due."""
+    reason: str | None
+
+
+def pages(cursor: Cursor, wanted: Filter) -> Iterator[list[Match]]:
+    """
+    Yield what matches, one list for each page of rows looked at, which may be empty.
+
+    Jobs that are enqueued meanwhile are not looked at.
+    """
+    [[upto]] = run(cursor, (NEWEST, {}))
+    if wanted.ids is not None:
+        for first in range(0, len(wanted.ids), PAGE_ROWS):
+            chunk = list(wanted.ids[first : first + PAGE_ROWS])
+            yield matches(cursor, (OF_IDS, parameters(wanted) | {"ids": chunk}))[1]
+        return
+    states = {State(label.upper()) for label in wanted.labels if label.upper() in State.__members__}
+    if set(wanted.labels) <= {state.lower() for state in SHORT}:
+        for state in sorted(states):
+            yield from walk(cursor, wanted, OF_STATE, upto, state.value)
+    else:
+        yield from walk(cursor, wanted, OF_ALL, upto, "")
+
+
+def walk(cursor: Cursor, wanted: Filter, text: str, upto: int, state: str) -> Iterator[list[Match]]:
+    """Yield the matches of one walk along an index."""
+    after: int | None = 0
+    while after is not None and after < upto:
+        place = {"after": after, "upto": upto, "rows": PAGE_ROWS, "state": state}
+        after, found = matches(cursor, (text, parameters(wanted) | place))
+        yield found
+
+
+def matches(cursor: Cursor, statement: Statement) -> tuple[int | None, list[Match]]:
+    """Return the last id that was looked at, `None` at the end, and what matched."""
+    rows = run(cursor, statement)
+    return rows[0][0], [Match(*row[1:]) for row in rows if row[1] is not None]
+
+
+def parameters(wanted: Filter) -> dict[str, object]:
+    """Return a filter's parameters."""
+    tasks = wanted.tasks
+    return {
+        "labels": list(wanted.labels),
+        "queues": None if wanted.queues is None else list(wanted.queues),
+        "tasks": None if tasks is None else [task for task in tasks if not task.endswith("*")],
+        "prefixes": [task.removesuffix("*") for task in tasks or () if task.endswith("*")],
+        "since": wanted.since,
+        "before": wanted.before,
+        "expired": wanted.expired,
+    }

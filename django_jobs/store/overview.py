@@ -1,0 +1,154 @@
+"""
+What goes on: who works on what, what has waited longest, what is paused. For `manage.py jobs status|health`.
+
+Depths and counts are in `stats`. Every statement is bounded: workers and running jobs are as few as there are
+processes and slots, and what waits is found by a walk from one queue and priority to the next.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django_jobs.store.cursor import Cursor, run
+from django_jobs.store.stats import PLACES
+
+MOST = 1_000
+"""Workers and running jobs that are listed."""
+
+MOST_OLDEST = 10
+"""Queues and priorities whose oldest due job is listed."""
+
+WORKERS = """
+    SELECT id, name, host, pid, state, queues::text, excluded_queues::text, threads, async_slots, holds_lock,
+           EXTRACT(epoch FROM clock_timestamp() - heartbeat_at)::float8,
+           EXTRACT(epoch FROM clock_timestamp() - started_at)::float8
+      FROM django_jobs_worker
+     WHERE state IN ('RUNNING', 'STOPPING')
+     ORDER BY id LIMIT %(most)s
+"""
+
+# Index django_jobs_running.
+RUNNING = """
+    SELECT id, queue_name, task_path, worker, attempt - uncounted, cancel_requested_at IS NOT NULL,
+           EXTRACT(epoch FROM clock_timestamp() - last_attempted_at)::float8
+      FROM django_jobs_job
+     WHERE state = 'RUNNING'
+     ORDER BY last_attempted_at, id LIMIT %(most)s
+"""
+
+# Index django_jobs_ready: one look-up for each queue and priority.
+OLDEST = (
+    PLACES
+    + """
+    SELECT job.id, job.queue_name, job.task_path, job.priority,
+           GREATEST(EXTRACT(epoch FROM clock_timestamp() - job.run_after)::float8, 0),
+           EXISTS (SELECT FROM django_jobs_worker AS live
+                    WHERE live.state IN ('RUNNING', 'STOPPING') AND live.tasks ? job.task_path)
+      FROM place
+     CROSS JOIN LATERAL (
+           SELECT * FROM django_jobs_job AS waiting
+            WHERE waiting.state = 'READY' AND waiting.queue_name = place.queue_name
+              AND waiting.priority = place.priority
+              AND waiting.run_after <= clock_timestamp() AND isfinite(waiting.run_after)
+            ORDER BY waiting.run_after, waiting.id LIMIT 1) AS job
+     ORDER BY job.run_after, job.id LIMIT %(most)s
+"""
+)
+
+PAUSED = """
+    SELECT name, paused_at, paused_by, pause_reason FROM django_jobs_queue
+     WHERE paused_at IS NOT NULL ORDER BY name
+"""
+
+WORKER_NAMES = "SELECT id, name FROM django_jobs_worker WHERE id = ANY(%(ids)s::bigint[])"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveWorker:
+    """A worker whose row says that it lives; times in seconds, by the database's clock."""
+
+    id: int
+    name: str
+    host: str
+    pid: int
+    state: str
+    queues: list[str] | None
+    excluded_queues: list[str]
+    threads: int
+    async_slots: int
+    holds_lock: bool
+    silent_seconds: float
+    """Since its last heartbeat."""
+    up_seconds: float
+
+    def serves(self, queue_name: str) -> bool:
+        """Whether it claims from this queue."""
+        chosen = self.queues is None or queue_name in self.queues
+        return self.state == "RUNNING" and chosen and queue_name not in self.excluded_queues
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that runs now."""
+
+    id: int
+    queue_name: str
+    task_path: str
+    worker: int
+    attempt: int
+    cancel_requested: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Oldest:
+    """The job of one queue and priority that has been due for longest."""
+
+    id: int
+    queue_name: str
+    task_path: str
+    priority: int
+    due_seconds: float
+    task_is_known: bool
+    """Whether a live worker's code has its task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """A queue that no worker claims from."""
+
+    name: str
+    at: datetime
+    by: str
+    reason: str
+
+
+def live_workers(cursor: Cursor) -> list[LiveWorker]:
+    """Return the workers that say they live, oldest first."""
+    return [
+        LiveWorker(*(*row[:5], json.loads(row[5] or "null"), json.loads(row[6] or "[]"), *row[7:]))
+        for row in run(cursor, (WORKERS, {"most": MOST}))
+    ]
+
+
+def running_jobs(cursor: Cursor) -> list[RunningJob]:
+    """Return what runs, the longest first."""
+    return [RunningJob(*row) for row in run(cursor, (RUNNING, {"most": MOST}))]
+
+
+def oldest_due(cursor: Cursor) -> list[Oldest]:
+    """Return the longest due job of each queue and priority, the longest first."""
+    return [Oldest(*row) for row in run(cursor, (OLDEST, {"most": MOST_OLDEST}))]
+
+
+def paused_queues(cursor: Cursor) -> list[Paused]:
+    """Return the queues that are paused, by name."""
+    return [Paused(*row) for row in run(cursor, (PAUSED, {}))]
+
+
+def worker_names(cursor: Cursor, ids: Sequence[int]) -> dict[int, str]:
+    """Return the names of workers by their ids, of those whose rows are still there."""
+    return {row[0]: row[1] for row in run(cursor, (WORKER_NAMES, {"ids": list(ids)}))}
