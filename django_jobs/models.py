@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from django.db import connections, models
+from django.db import connections, models, router
 from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -116,7 +116,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         from django_jobs import operations
 
         changed, last = 0, 0
-        jobs = operations.Operations(self.db)
+        chosen = self._db  # type: ignore[attr-defined]  # not in the stubs
+        jobs = operations.Operations(chosen or router.db_for_write(self.model))
         rest = self.order_by("pk")
         while ids := list(rest.filter(pk__gt=last).values_list("pk", flat=True)[:size]):
             changed += len(act(jobs, ids))
@@ -269,11 +270,12 @@ class Job(models.Model):
         return bool(self.operate(lambda jobs: jobs.run_now([self.pk])))
 
     def operate(self, act: Callable[[Any], Sequence[int]]) -> Sequence[int]:
-        """Call `act(operations)` on this job's database and read the job anew."""
+        """Call `act(operations)` on the database that this job is written to and read the job anew."""
         from django_jobs import operations
 
-        changed = act(operations.Operations(self._state.db))
-        self.refresh_from_db()
+        alias = router.db_for_write(type(self), instance=self)
+        changed = act(operations.Operations(alias))
+        self.refresh_from_db(using=alias)
         return changed
 
 

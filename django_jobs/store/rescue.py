@@ -87,7 +87,8 @@ FAIL_UNKNOWN = """
     job AS (
         UPDATE django_jobs_job AS job
            SET state = 'FAILED', attempt = LEAST(job.attempt, 2147483646) + 1,
-               finished_at = clock_timestamp(), expires_at = clock_timestamp() + %(keep)s::interval, reason = %(reason)s
+               finished_at = clock_timestamp(), expires_at = clock_timestamp() + %(keep)s::interval,
+               reason = %(reason)s
           FROM overdue
          WHERE job.id = overdue.id AND job.state = 'READY'
      RETURNING job.*),
