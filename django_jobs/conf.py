@@ -221,14 +221,14 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "poll_seconds": POSITIVE,
     "notify": BOOL,
     "channel": (
-        lambda value: is_text(value) and len(value.encode()) < 64,
+        lambda value: is_text(value) and "\0" not in value and len(value.encode(errors="replace")) < 64,
         "a text of less than 64 bytes, as PostgreSQL's names are",
     ),
     "notify_per_second": POSITIVE,
     "listen_database": (optional(is_text), "a database alias or None"),
     "prepared_statements": BOOL,
     "lock_class": (
-        lambda value: isinstance(value, int) and -(2**31) <= value < 2**31,
+        lambda value: type(value) is int and -(2**31) <= value < 2**31,
         "a whole number that fits PostgreSQL's integer",
     ),
     "heartbeat_seconds": POSITIVE,
