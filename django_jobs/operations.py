@@ -80,18 +80,8 @@ class Operations:
         with transaction.atomic(using=self.alias), connections[self.alias].cursor() as cursor:
             resumed = control.resume(cursor, queue_name)
             if resumed:
-                wake_after_commit(self.alias, *self.waiting(queue_name))
+                wake_after_commit(self.alias, everywhere=True)
         return resumed
-
-    def waiting(self, queue_name: str) -> list[Wake]:
-        """Return a wake for each priority of a queue that has waiting jobs."""
-        from django.db.models import Min
-
-        from django_jobs.models import Job, StateChoices
-
-        found = Job.objects.using(self.alias).filter(queue_name=queue_name, state=StateChoices.READY)
-        earliest = found.values("priority").annotate(earliest=Min("run_after"))
-        return [Wake(queue_name, row["priority"], row["earliest"]) for row in earliest]
 
     def wake(self, wakes: Sequence[Wake]) -> None:
         """Have workers told of jobs that became due."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
+from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from django_jobs.core import rich
@@ -112,16 +114,16 @@ def of_claim(
             queue_name=job.queue_name,
             priority=job.priority,
             max_attempts=job.max_attempts,
-            run_after=job.run_after if job.run_after != job.enqueued_at else None,
+            run_after=as_shown(job.run_after) if job.run_after != job.enqueued_at else None,
             meta=meta_of(job),
             backend=task.backend,
         ),
         id=str(job.id),
         status=TaskResultStatus.RUNNING,
-        enqueued_at=job.enqueued_at,
-        started_at=job.started_at,
+        enqueued_at=as_shown(job.enqueued_at),
+        started_at=as_shown(job.started_at),
         finished_at=None,
-        last_attempted_at=job.last_attempted_at,
+        last_attempted_at=as_shown(job.last_attempted_at),
         args=args,
         kwargs=kwargs,
         backend=task.backend,
@@ -133,6 +135,11 @@ def of_claim(
         worker_ids=[str(run["worker"]) for run in past if run["kind"] not in UNCOUNTED and run["worker"]]
         + [str(worker)],
     )
+
+
+def as_shown(instant: datetime) -> datetime:
+    """Return an instant of a worker's own connection as Django would read it: naive where USE_TZ is off."""
+    return instant if settings.USE_TZ or timezone.is_naive(instant) else timezone.make_naive(instant)
 
 
 def meta_of(job: ClaimedJob) -> dict[str, Any]:

@@ -63,6 +63,8 @@ class Notification:
         self.alias = alias
         self.savepoints = savepoints
         self.earliest: dict[tuple[str, int], Wake] = {}
+        self.everywhere = False
+        """Whether workers are to look everywhere, and not just where the wakes say."""
 
     def add(self, wake: Wake) -> None:
         """Keep the earliest due time of each queue and priority."""
@@ -80,19 +82,25 @@ class Notification:
             return
         try:
             with connections[self.alias].cursor() as cursor:
-                notify(cursor, settings.channel, self.earliest.values(), again=again)
+                wakes = () if self.everywhere else self.earliest.values()
+                notify(cursor, settings.channel, wakes, again=again)
         except Exception as error:  # noqa: BLE001  (must never reach the caller, whose work is committed)
             logger.warning("workers could not be notified; they will find the jobs by polling: %s", error)
 
 
-def wake_after_commit(alias: str, *wakes: Wake) -> None:
-    """Notify workers of `wakes` once the open transaction on `alias` is committed, or at once without one."""
-    if not wakes or not conf.current().notify:
+def wake_after_commit(alias: str, *wakes: Wake, everywhere: bool = False) -> None:
+    """
+    Notify workers of `wakes` once the open transaction on `alias` is committed, or at once without one.
+
+    `everywhere` has them look in all queues, for changes that name no job.
+    """
+    if not (wakes or everywhere) or not conf.current().notify:
         return
     connection = connections[alias]
     if not (connection.in_atomic_block or connection.get_autocommit()):
         return  # Django can't say when such a transaction commits, so the poll has to find the jobs
     notification = notification_of(connection)
+    notification.everywhere |= everywhere
     for wake in wakes:
         notification.add(wake)
     if not any(entry[1] is notification for entry in connection.run_on_commit[-LOOK_BACK:]):

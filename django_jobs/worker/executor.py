@@ -34,7 +34,7 @@ from django_jobs.core.records import (
 from django_jobs.core.states import Kind
 from django_jobs.exceptions import Cancel, ClaimLost, Fail, JobTimeout, Retry, Snooze, UnknownTask, WorkerLost
 from django_jobs.framework import AnyResult, task_finished, task_started
-from django_jobs.results import meta_of, of_claim
+from django_jobs.results import as_shown, meta_of, of_claim
 from django_jobs.tasks import UNSET, JobContext, JobTask, registry
 from django_jobs.telemetry import DONE_LEVEL, STARTED_LEVEL, is_heard, logger
 from django_jobs.worker.traces import storable, trace_of
@@ -166,7 +166,7 @@ class Executor:
             task_result=result,
             job_id=job.id,
             counted_attempt=job.counted_attempt,
-            deadline=None if limit is None else job.last_attempted_at + limit,
+            deadline=None if limit is None else as_shown(job.last_attempted_at + limit),
             cancel_asked=lambda: self.is_cancelled(job.id),
             meta=meta_of(job),
         )
