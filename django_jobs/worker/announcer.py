@@ -54,7 +54,7 @@ class Announcer:
             check_connections()
             try:
                 announce(ended)
-            except Exception:  # noqa: BLE001  (the next outcome is announced all the same)
+            except BaseException:  # noqa: BLE001  (the next outcome is announced all the same)
                 logger.exception("job %s could not be announced", ended.job.id)
             tidy_connections("of a signal's receiver")
         leave_idle(close=True)
