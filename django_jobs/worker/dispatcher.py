@@ -147,7 +147,7 @@ class Dispatcher:
             case Connected(holds_lock=held):
                 self.lock_taken, self.greeted = held, False
                 self.claiming.look_everywhere()
-                self.duties.hello_said = False  # of one that was said to an earlier session nothing will be heard
+                self.duties.hello_said = False  # one said to an earlier session won't be heard
                 self.duties.hurry("greet")
             case Greeted():
                 self.greeted = True

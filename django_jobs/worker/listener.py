@@ -106,10 +106,16 @@ class Listener:
 
     def stop(self, seconds: float) -> None:
         """Close the session, and with it give up the lock."""
+        if self.wakeup < 0:
+            return  # a second time does nothing
         self.stopping = True
         os.write(self.waker, b"x")
         if self.thread.ident is not None:  # it begins once the worker is registered
             self.thread.join(seconds)
+        if not self.thread.is_alive():
+            os.close(self.wakeup)
+            os.close(self.waker)
+            self.wakeup = self.waker = -1
 
     @property
     def is_connected(self) -> bool:

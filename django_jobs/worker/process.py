@@ -158,6 +158,7 @@ class Worker:
 
     def hand_back(self) -> None:
         """Hand back what still runs, so that another worker can start it at once."""
+        self.threads.take_back()  # or a thread would begin one that is about to run elsewhere
         left = list(self.dispatcher.ledger.in_flight.values())
         logger.warning("%d jobs didn't end in time and are handed back", len(left))
         self.loop_slots.release("the worker stops")
@@ -171,8 +172,8 @@ class Worker:
         self.announcer.stop(ANNOUNCE_SECONDS)
         if self.listener is not None:
             self.listener.stop(2.0)
-        self.threads.stop()
-        self.loop_slots.stop()
+        self.threads.stop(JOIN_SECONDS)
+        self.loop_slots.stop(JOIN_SECONDS)
         self.dispatcher.close(self.ending)
 
     @property
@@ -257,14 +258,18 @@ class Worker:
         if worked and chosen.max_memory_bytes is not None and memory_bytes() > chosen.max_memory_bytes:
             self.ending = f"recycled at {memory_bytes() // 2**20} MB"
             return True
-        if chosen.recyclable and self.threads.stuck:
-            self.ending = f"recycled with {len(self.threads.stuck)} stuck threads"
+        stuck = len(self.threads.stuck) + len(self.loop_slots.stuck)
+        if chosen.recyclable and stuck:
+            self.ending = f"recycled with {stuck} stuck bodies"
             return True
         if chosen.drain and is_drained(self.dispatcher):
             self.ending = "drained"
             return True
         return False
 
+
+JOIN_SECONDS = 1.0
+"""How long threads may take to close their sessions at the end of a worker."""
 
 HAND_BACK_SECONDS = 5.0
 """How long the database may take to store that jobs were handed back."""

@@ -218,10 +218,14 @@ class ThreadSlots:
         self.add()
         self.deliver(Ended(run.job, self.executor.timed_out(run.job), seconds=monotonic() - run.began))
 
-    def stop(self) -> None:
-        """Let every thread end after its run."""
+    def stop(self, seconds: float) -> None:
+        """Let every thread end after its run, and wait up to `seconds` for those that have none."""
         for _ in self.slots:
             self.inbox.put(None)
+        deadline = monotonic() + seconds
+        for slot in self.slots:
+            if slot.run is None:
+                slot.thread.join(max(0.0, deadline - monotonic()))
 
 
 class AsyncSlots:
@@ -241,6 +245,9 @@ class AsyncSlots:
         self.tasks: dict[int, tuple[asyncio.Task[None], Run]] = {}
         self.ending: dict[int, Outcome] = {}
         """What a run that is being interrupted comes to, by job."""
+        self.stuck: dict[Run, asyncio.Task[None]] = {}
+        """Runs that ignore their timeout; they go on until they end by themselves."""
+        self.thread: Thread | None = None
         self.pinged_at: float | None = None
         self.warned = False
 
@@ -250,13 +257,18 @@ class AsyncSlots:
     def running_loop(self) -> asyncio.AbstractEventLoop:
         if self.loop is None:
             self.loop = asyncio.new_event_loop()
-            Thread(target=self.serve, args=(self.loop,), name="django_jobs-loop", daemon=True).start()
+            self.thread = Thread(target=self.serve, args=(self.loop,), name="django_jobs-loop", daemon=True)
+            self.thread.start()
         return self.loop
 
     def serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the event loop until it is stopped."""
+        """Run the event loop until we stop it; what a body's own callbacks do to it doesn't end it."""
         asyncio.set_event_loop(loop)
-        loop.run_forever()
+        while self.loop is loop:
+            try:
+                loop.run_forever()
+            except BaseException:  # noqa: BLE001  (SystemExit and the like; other errors stay inside)
+                logger.exception("a callback of some async job broke out of the event loop; it goes on")
         loop.close()
 
     def submit(self, jobs: Sequence[ClaimedJob]) -> None:
@@ -280,7 +292,9 @@ class AsyncSlots:
         outcome = self.ending.pop(run.job.id, None)
         if outcome is not None and isinstance(ended.exception, asyncio.CancelledError):
             ended = Ended(run.job, outcome, None, False, ended.seconds, ended.result)
-        self.tasks.pop(run.job.id, None)
+        if self.tasks.get(run.job.id, (None, None))[1] is run:
+            self.tasks.pop(run.job.id, None)
+        self.stuck.pop(run, None)
         self.deliver(ended)
         if not self.tasks:
             await leave_bridged_connections_idle()
@@ -319,6 +333,9 @@ class AsyncSlots:
         if self.loop is None or not self.tasks:
             return None
         now = monotonic()
+        for task, run in list(self.tasks.values()):
+            if run.deadline is not None and now > run.deadline + STUCK_SECONDS:
+                self.give_up(task, run)
         if self.pinged_at is None:
             self.pinged_at = now
             self.loop.call_soon_threadsafe(self.answer)
@@ -326,6 +343,18 @@ class AsyncSlots:
             self.warned = True
             self.name_the_blocker()
         return BLOCKED_SECONDS
+
+    def give_up(self, task: asyncio.Task[None], run: Run) -> None:
+        """Record a run that ignores its timeout as timed out, and let others have its place."""
+        logger.error(
+            "job %s %s ignores its timeout; it goes on beside others until it ends",
+            run.job.id,
+            run.job.task_path,
+            extra={"job_id": run.job.id, "task": run.job.task_path},
+        )
+        self.stuck[run] = task
+        self.tasks.pop(run.job.id, None)
+        self.deliver(Ended(run.job, self.executor.timed_out(run.job), seconds=monotonic() - run.began))
 
     def answer(self) -> None:
         """On the loop: show that it moves."""
@@ -344,8 +373,9 @@ class AsyncSlots:
                     extra={"job_id": run.job.id, "task": run.job.task_path},
                 )
 
-    def stop(self) -> None:
-        """Stop the event loop; a second time does nothing."""
+    def stop(self, seconds: float) -> None:
+        """Stop the event loop, and wait up to `seconds` for its end; a second time does nothing."""
         loop, self.loop = self.loop, None
-        if loop is not None:
+        if loop is not None and self.thread is not None:
             loop.call_soon_threadsafe(loop.stop)
+            self.thread.join(seconds)

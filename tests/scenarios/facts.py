@@ -25,7 +25,12 @@ def job_of(result: Any) -> Job:
 
 def begun(key: str, count: int = 1) -> list[Mark]:
     """Wait until bodies began `count` times under `key`, and return the marks."""
-    return eventually(lambda: len(marks("begin", key)) >= count and marks("begin", key), PATIENCE)  # type: ignore[return-value]
+
+    def found() -> list[Mark]:
+        begins = marks("begin", key)
+        return begins if len(begins) >= count else []
+
+    return eventually(found, PATIENCE)
 
 
 def is_in(result: Any, state: StateChoices) -> Job:
