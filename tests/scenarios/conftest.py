@@ -111,7 +111,7 @@ STARTER = pytest.StashKey[Processes]()
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Add to a failure what the processes said."""
-    report: pytest.TestReport = yield  # type: ignore[assignment, misc]
+    report: pytest.TestReport = yield  # type: ignore[assignment]
     if report.failed and STARTER in item.stash:
         report.sections += item.stash[STARTER].told()
     return report  # type: ignore[return-value]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ class TestKilledChild:
         worker.is_ready(2)
 
 
-def lost_at(job: int | None) -> datetime:
+def lost_at(job: Any) -> datetime:
     found = Attempt.objects.get(job_id=job, kind="LOST").ended_at
     assert found is not None
     return found

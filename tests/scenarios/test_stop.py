@@ -94,12 +94,12 @@ class TestSigterm:
     @pytest.mark.parametrize("moment", ["session", "banner", "worker"])
     def test_in_the_middle_of_its_start_a_worker_ends_well_46(self, runjobs, place, moment):
         tasks.quick.enqueue_many(() for _ in range(50))
+        worker = runjobs(*place)
         moments = {
             "session": lambda: other_sessions() or "database" in worker.said(),
             "banner": lambda: "database" in worker.said(),
             "worker": lambda: Worker.objects.exists(),
         }
-        worker = runjobs(*place)
         eventually(moments[moment], 20)
 
         worker.tell(signal.SIGTERM)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 import multiprocessing
 import os
 import platform
 import signal
-import tempfile
-from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
-from collections.abc import Callable
+import threading
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -26,12 +25,15 @@ import django_jobs
 from django_jobs import conf
 from django_jobs.checks import missing_tables
 from django_jobs.exceptions import UnknownSetting, suggestion
-from django_jobs.models import QUEUE_NAME_LENGTH, Job
+from django_jobs.management.values import count, queue_limit, queue_name, seconds, seconds_or_zero
+from django_jobs.models import Job
 from django_jobs.tasks import registry
+from django_jobs.telemetry import logger
 from django_jobs.worker.foreground import EXIT_BROKEN, EXIT_OK, StopSignals, leave, run_worker
+from django_jobs.worker.health import HealthFile
 from django_jobs.worker.options import WorkerOptions
 from django_jobs.worker.process import Worker
-from django_jobs.worker.supervisor import Supervisor, close_connections
+from django_jobs.worker.supervisor import LAST_SECONDS, Supervisor, close_connections
 
 EPILOG = """\
 signals:
@@ -139,6 +141,10 @@ class Command(BaseCommand):
             raise CommandError("--drain works in one process: leave out --processes.", returncode=2)
         if options["timeout"] is not None and not options["drain"]:
             raise CommandError("--timeout is the limit of --drain: add --drain.", returncode=2)
+        if options["health_file"] is not None and not os.access(options["health_file"].parent, os.W_OK):
+            raise CommandError(
+                f"--health-file: can't write to {options['health_file'].parent}.", returncode=2
+            )
         log_to_console(options["verbosity"], explicit=options["verbosity"] != 1)
         if options["reload"]:
             autoreload.run_with_reloader(self.run, options)
@@ -160,11 +166,12 @@ class Command(BaseCommand):
         stop = StopSignals()
         stop.install({signal.SIGTERM: stop.ask, signal.SIGINT: stop.ask})
         autodiscover_modules("tasks")
+        self.check_queues([name for name, _ in options["queue"] or ()] + options["exclude_queue"])
         self.wait_for_tables(alias, settings.startup_wait_seconds, stop)
         chosen = worker_options(options, alias)
-        grace = (
-            settings.shutdown_seconds if options["shutdown_timeout"] is None else options["shutdown_timeout"]
-        )
+        grace = options["shutdown_timeout"]
+        if grace is None:  # who changes code wants it to run now
+            grace = 0.0 if options["reload"] else settings.shutdown_seconds
         health = HealthFile(options["health_file"])
         recycling = chosen.max_jobs is not None or chosen.max_memory_bytes is not None
         try:
@@ -212,8 +219,14 @@ class Command(BaseCommand):
         stop: StopSignals,
     ) -> int:
         """Run one worker in this process."""
+        over = threading.Event()
         if options["reload"]:  # the reloader ends the process from another thread
-            atexit.register(stop.ask)
+
+            def leave_in_order() -> None:
+                stop.ask()
+                over.wait(grace + LAST_SECONDS)
+
+            atexit.register(leave_in_order)
         workers: list[Worker] = []
 
         def started(worker: Worker) -> None:
@@ -222,17 +235,37 @@ class Command(BaseCommand):
                 self.banner(chosen, options)
 
         began = monotonic()
-        status = run_worker(
-            chosen,
-            stop=stop,
-            shutdown_seconds=grace,
-            look=lambda worker: health.write(worker.is_healthy),
-            started=started,
-            timeout=options["timeout"],
-        )
+        try:
+            status = run_worker(
+                chosen,
+                stop=stop,
+                shutdown_seconds=grace,
+                look=lambda worker: health.write(worker.is_healthy),
+                started=started,
+                timeout=options["timeout"],
+            )
+        finally:
+            over.set()
         if chosen.drain:
             self.report(workers[0], monotonic() - began)
         return status
+
+    def check_queues(self, names: Sequence[str]) -> None:
+        """
+        Refuse queues that the project's backends don't have; mention those that no known task is sent to.
+
+        With no QUEUES declared any name may be in use: `using(queue_name=…)` takes every one.
+        """
+        backends = [task.get_backend() for task in registry.values()]
+        declared = set[str]().union(*(backend.queues for backend in backends))
+        used = {task.queue_name for task in registry.values()}
+        for name in names:
+            if backends and all(backend.queues for backend in backends) and name not in declared:
+                raise CommandError(
+                    f"No backend in TASKS has a queue {name!r}.{suggestion(name, declared)}", returncode=2
+                )
+            if name not in used:
+                self.stderr.write(f"No task is sent to the queue {name!r} by itself.{suggestion(name, used)}")
 
     def wait_for_tables(self, alias: str, patience: float, stop: StopSignals) -> None:
         """
@@ -305,32 +338,6 @@ class Command(BaseCommand):
             self.stdout.write(f"  and {len(dead) - 100} more; see: manage.py jobs status")
 
 
-RENEW_SECONDS = 3.0
-"""Age at which the health file is written anew."""
-
-
-class HealthFile:
-    """A file whose age and content tell a container's health check whether the worker makes progress."""
-
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        self.written_at = 0.0
-
-    def write(self, healthy: bool) -> None:
-        """Renew the file, if all is well: what isn't renewed grows old."""
-        if self.path is None or not healthy or monotonic() - self.written_at < RENEW_SECONDS:
-            return
-        self.written_at = monotonic()
-        with tempfile.NamedTemporaryFile("w", dir=self.path.parent, delete=False) as file:
-            json.dump({"pid": os.getpid(), "healthy": True}, file)
-        Path(file.name).replace(self.path)
-
-    def remove(self) -> None:
-        """Delete the file when the worker ends."""
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
-
-
 def worker_options(options: dict[str, Any], alias: str) -> WorkerOptions:
     """Return what the command line asks of each worker process."""
     queues = options["queue"]
@@ -357,7 +364,6 @@ def log_to_console(verbosity: int, *, explicit: bool) -> None:
 
     Nothing that the project configured is changed.
     """
-    logger = logging.getLogger("django_jobs")
     if explicit and not logger.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -368,44 +374,3 @@ def log_to_console(verbosity: int, *, explicit: bool) -> None:
 def is_main_process(command: BaseCommand) -> bool:
     """Whether the command was run from a command line, and not by `call_command`."""
     return bool(getattr(command, "_called_from_command_line", False))
-
-
-def checked(rule: Callable[[float], bool], wanted: str) -> Callable[[str], float]:
-    """Return an argparse type for numbers that satisfy `rule`."""
-
-    def parse(text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = float("nan")
-        if not rule(number):
-            raise ArgumentTypeError(f"{text!r} is not {wanted}")
-        return number
-
-    return parse
-
-
-seconds = checked(lambda number: 0 < number < float("inf"), "a number of seconds above 0")
-seconds_or_zero = checked(lambda number: 0 <= number < float("inf"), "a number of seconds, 0 or more")
-
-
-def count(text: str) -> int:
-    """Parse a whole number above 0."""
-    if not (text.isascii() and text.isdecimal() and int(text) > 0):
-        raise ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def queue_name(text: str) -> str:
-    """Parse the name of a queue."""
-    if not text or len(text) > QUEUE_NAME_LENGTH or "\0" in text:
-        raise ArgumentTypeError(f"{text!r} is not the name of a queue (1 to {QUEUE_NAME_LENGTH} characters)")
-    return text
-
-
-def queue_limit(text: str) -> tuple[str, int | None]:
-    """Parse `name` or `name:limit`."""
-    name, colon, limit = text.rpartition(":")
-    if not colon:
-        return queue_name(text), None
-    return queue_name(name), count(limit)

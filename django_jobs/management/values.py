@@ -1,0 +1,49 @@
+"""Values of command-line options, as argparse types: each returns what a text means or says what is wrong."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+
+from django_jobs.models import QUEUE_NAME_LENGTH
+
+
+def checked(rule: Callable[[float], bool], wanted: str) -> Callable[[str], float]:
+    """Return an argparse type for numbers that satisfy `rule`."""
+
+    def parse(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = float("nan")
+        if not rule(number):
+            raise ArgumentTypeError(f"{text!r} is not {wanted}")
+        return number
+
+    return parse
+
+
+seconds = checked(lambda number: 0 < number < float("inf"), "a number of seconds above 0")
+seconds_or_zero = checked(lambda number: 0 <= number < float("inf"), "a number of seconds, 0 or more")
+
+
+def count(text: str) -> int:
+    """Parse a whole number above 0."""
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def queue_name(text: str) -> str:
+    """Parse the name of a queue."""
+    if not text or len(text) > QUEUE_NAME_LENGTH or "\0" in text:
+        raise ArgumentTypeError(f"{text!r} is not the name of a queue (1 to {QUEUE_NAME_LENGTH} characters)")
+    return text
+
+
+def queue_limit(text: str) -> tuple[str, int | None]:
+    """Parse `name` or `name:limit`."""
+    name, colon, limit = text.rpartition(":")
+    if not colon:
+        return queue_name(text), None
+    return queue_name(name), count(limit)
