@@ -52,14 +52,14 @@ def test_the_rights_of_the_page_are_enough(use_role, start_worker):
 
     worker = start_worker(listen=True)
     jobs = Job.objects
-    eventually(lambda: jobs.filter(state=State.READY).count() == 1 and worker.is_healthy)
+    eventually(lambda: jobs.filter(finished_at=None).count() == 1 and worker.is_healthy)
     assert jobs.get(state=State.FAILED).attempts.count() == 1
     operations = Operations()
     assert operations.pause("mail")
     assert operations.resume("mail")
     assert operations.cancel([int(later.id)])
     assert operations.retry([int(later.id)])
-    eventually(lambda: not jobs.filter(state=State.READY).exists())
+    eventually(lambda: not jobs.filter(finished_at=None).exists())
     assert worker.stop(10)
     with connection.cursor() as cursor:
         stats.depths(cursor, [])
