@@ -104,14 +104,14 @@ def test_settings_can_not_be_changed():
         conf.current().threads = 5  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("name", "value"), GOOD, ids=str)
+@pytest.mark.parametrize(("name", "value"), GOOD, ids=[name for name, _ in GOOD])
 def test_a_value_that_makes_sense_is_taken(settings, name, value):
     settings.DJANGO_JOBS = {name: value}
 
     assert getattr(conf.current(), name) == value
 
 
-@pytest.mark.parametrize(("name", "value"), BAD, ids=ascii)
+@pytest.mark.parametrize(("name", "value"), BAD, ids=[name for name, _ in BAD])
 def test_one_that_does_not_is_refused_by_its_name(settings, name, value):
     settings.DJANGO_JOBS = {name: value}
 

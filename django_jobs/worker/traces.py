@@ -14,6 +14,10 @@ from django_jobs.core.records import Trace
 CALLERS = frozenset({"django_jobs.worker.executor", "django.tasks.base", "django_tasks.base"})
 """Modules through which a body is called."""
 
+ATTEMPTS = 3
+"""Tries to format a traceback: in some releases of Python 3.11 and 3.12 it fails with a SystemError when two
+threads are at it at once, since both parse the source (gh-106905)."""
+
 
 def trace_of(exception: BaseException, *, max_chars: int) -> Trace:
     """
@@ -42,12 +46,20 @@ def traceback_of(exception: BaseException) -> str:
     frames = exception.__traceback__
     while frames is not None and frames.tb_frame.f_globals.get("__name__") in CALLERS and frames.tb_next:
         frames = frames.tb_next
-    try:
-        return "".join(traceback.format_exception(type(exception), exception, frames))
-    except BaseException as error:  # noqa: BLE001  (formatting calls the exception's own code)
-        lines = traceback.format_tb(frames)
-        name = type(exception).__qualname__
-        return f"{''.join(lines)}{name}: <formatting it raised {type(error).__name__}>"
+    name = type(exception).__qualname__
+    for _ in range(ATTEMPTS):
+        try:
+            return "".join(traceback.format_exception(type(exception), exception, frames))
+        except SystemError:
+            continue
+        except BaseException as error:  # noqa: BLE001  (formatting calls the exception's own code)
+            name = f"{name}: <formatting it raised {type(error).__name__}>"
+            break
+    places = (
+        f'  File "{frame.f_code.co_filename}", line {line}, in {frame.f_code.co_name}\n'
+        for frame, line in traceback.walk_tb(frames)
+    )
+    return f"{''.join(places)}{name}"
 
 
 def storable(text: str, max_chars: int) -> str:

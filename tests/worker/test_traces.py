@@ -95,3 +95,22 @@ def test_whatever_the_text_it_can_be_stored(text, most):
 
 def test_a_message_is_the_exceptions_own():
     assert message_of(KeyError("k")) == "'k'"
+
+
+def test_threads_that_format_at_once_do_not_spoil_it(monkeypatch):
+    """Python 3.11 answers with a SystemError then; trying again mostly helps, and places can be told."""
+    tries = []
+
+    def spoilt(*args, **kwargs):
+        tries.append(args)
+        raise SystemError("AST constructor recursion depth mismatch")
+
+    error = raised(jobs.Unwell("bad"))
+    with monkeypatch.context() as patch:
+        patch.setattr("traceback.format_exception", spoilt)
+        trace = trace_of(error, max_chars=8000)
+
+    assert len(tries) == 3
+    assert "in raised" in trace.traceback
+    assert trace.traceback.endswith("Unwell")
+    assert trace.message == "bad"
