@@ -5,8 +5,8 @@ Every statement is bounded, whatever the table holds: it walks an index from one
 at a limit. Counts stop at `COUNTED`, which is told as "10,000+". Where many jobs failed that the planner's
 statistics don't know of yet, it may sort them all: 0.6 s for 150,000.
 
-Indexes: `django_jobs_ready` for what waits, `django_jobs_running`, `django_jobs_dead`, and the primary key for
-the newest jobs.
+Indexes: `django_jobs_ready` for what waits, `django_jobs_running` and `django_jobs_dead` by their states, and
+the primary key for the newest jobs.
 """
 
 from __future__ import annotations

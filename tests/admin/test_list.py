@@ -24,7 +24,7 @@ class TestColumns:
             attempt=3,
             uncounted=1,
             reason="SMTPError: no",
-            enqueued_at=timezone.now() - timedelta(minutes=5),
+            enqueued_at=timezone.now() - timedelta(minutes=65),
         )
 
         page = admin_client.get(JOBS).content.decode()
@@ -34,7 +34,7 @@ class TestColumns:
             "mail",
             "shop.tasks.send_receipt",
             "2/5",
-            "5 min 0 s",
+            "1 h 5 min",
             "2.0 s",
             "SMTPError: no",
         ):

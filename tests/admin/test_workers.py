@@ -26,7 +26,7 @@ class TestList:
 
     def test_a_row_tells_heartbeat_slots_queues_and_process(self, admin_client, make_worker, make_job):
         worker = make_worker(
-            65,
+            3900,
             name="mailer",
             host="web-1",
             pid=42,
@@ -40,7 +40,7 @@ class TestList:
 
         page = admin_client.get(WORKERS).content.decode()
 
-        for words in (f"mailer #{worker.pk}", "1 min 5 s ago", "1/12", "mail but x", "web-1:42"):
+        for words in (f"mailer #{worker.pk}", "1 h 5 min ago", "1/12", "mail but x", "web-1:42"):
             assert words in page
 
     def test_a_worker_that_went_silent_is_marked(self, admin_client, make_worker):
@@ -66,14 +66,14 @@ class TestList:
 class TestDetail:
     def test_it_lists_running_jobs_with_the_time_they_took_so_far(self, admin_client, make_worker, make_job):
         worker = make_worker()
-        since = timezone.now() - timedelta(minutes=3)
+        since = timezone.now() - timedelta(minutes=63)
         job = make_job("RUNNING", worker=worker.pk, last_attempted_at=since, attempt=2)
         other = make_job("RUNNING", worker=worker.pk + 1)
 
         page = admin_client.get(f"{WORKERS}{worker.pk}/change/").content.decode()
 
         assert str(job) in page
-        assert "3 min 0 s" in page
+        assert "1 h 3 min" in page
         assert "2/5" in page
         assert str(other) not in page
 
