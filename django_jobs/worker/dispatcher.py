@@ -208,8 +208,10 @@ class Dispatcher:
 
     def requests(self, now: float, leaving: Sequence[Ended]) -> list[Request]:
         """Return the claims to make now, with room for as many as `leaving` makes."""
-        ledger = self.ledger
-        return self.claiming.requests(now, ledger.free(leaving), ledger.queue_counts)
+        if self.duties.is_doubtful():  # the heartbeat is due before the next turn
+            self.claiming.look_everywhere()
+            return []
+        return self.claiming.requests(now, self.ledger.free(leaving), self.ledger.queue_counts)
 
     def finishing(self, ended: Sequence[Ended]) -> list[Statement]:
         """Return the statements that write `ended`."""

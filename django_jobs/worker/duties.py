@@ -36,6 +36,10 @@ PRUNE_PAUSE = 0.2
 ALONE_FACTOR = 10
 """A worker that is alone looks for dead ones this many times less often."""
 
+DOUBT_SHARE = 0.6
+"""A worker whose last heartbeat is older than this share of what makes it dead doesn't claim. More than half,
+which is the longest time between two heartbeats that the settings' check allows."""
+
 SETTLED_SECONDS = 10.0
 """How long a connection must have stood before its worker declares others dead: after an outage of the
 database every worker looks dead until it has reconnected."""
@@ -60,6 +64,8 @@ class Duties:
     """Called when the worker got an id."""
     dead_for_certain: list[int] = field(default_factory=list)
     """Workers whose parent saw them die."""
+    alive_at: float = field(default_factory=monotonic)
+    """When this worker was last seen to be taken for alive."""
     hello_said: bool = False
     """Whether the listener is expected to hear a hello."""
     suspects: set[int] = field(default_factory=set)
@@ -93,6 +99,13 @@ class Duties:
                 wanted = duty.every if pause is None else pause
                 duty.due_at = monotonic() + wanted * spread(0.9, 1.1)
 
+    def is_doubtful(self) -> bool:
+        """
+        Whether this worker may have been declared dead without its knowledge: it was stopped, or cut off, for
+        so long that it must not claim under its name before a heartbeat was answered.
+        """
+        return monotonic() - self.alive_at > self.settings.dead_after_seconds * DOUBT_SHARE
+
     def seconds_left(self) -> float:
         """Return the time until the next duty."""
         return max(0.0, min(duty.due_at for duty in self.table) - monotonic())
@@ -124,8 +137,10 @@ def heartbeat(duties: Duties, dispatcher: Dispatcher) -> None:
     )
     if not rows:
         dispatcher.sign_on_again()
+        duties.alive_at = monotonic()
         return
     now, others = rows[0]
+    duties.alive_at = monotonic()
     dispatcher.claiming.set_clock(now, monotonic())
     dispatcher.others = others
 

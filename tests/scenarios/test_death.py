@@ -65,7 +65,7 @@ class TestKilledParent:
         begun("open")
 
         os.kill(worker.pid, signal.SIGKILL)
-        eventually(lambda: Worker.objects.filter(state=WorkerState.STOPPED).exists())
+        eventually(lambda: not Worker.objects.filter(state=WorkerState.RUNNING).exists())
         late = tasks.quick.enqueue()
         runjobs.open("open")
 

@@ -144,17 +144,18 @@ class TestStart:
 class TestStoppedProcess:
     @pytest.mark.slow
     def test_a_worker_that_slept_through_its_death_finishes_nothing_and_works_on_31(self, runjobs):
-        sleeper = runjobs("--no-listen", settings={"heartbeat_seconds": 0.5, "dead_after_seconds": 3})
-        sleeper.is_ready(listening=False)
+        settings = {"heartbeat_seconds": 0.5, "dead_after_seconds": 3}
+        sleeper = runjobs("--threads", "2", settings=settings).is_ready()
         result = tasks.held.enqueue("open")
         begun("open")
         sleeper.tell(signal.SIGSTOP)
-        other = runjobs(settings={"heartbeat_seconds": 0.5, "dead_after_seconds": 3})
+        other = runjobs("--threads", "1", settings=settings)
         again = begun("open", 2)[1]
-        later = [tasks.held.enqueue("open") for _ in range(3)]
+        later = [tasks.held.enqueue("open") for _ in range(3)]  # the other one has no room for them
 
         sleeper.tell(signal.SIGCONT)
         eventually(lambda: "was declared dead" in sleeper.said())
+        begun("open", 3)
         runjobs.open("open")
 
         is_done(result, *later)
