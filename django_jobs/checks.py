@@ -119,8 +119,10 @@ def check_tables(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[checks.CheckMessage]:
     """With `check --database`: name the tables, columns and indexes that are missing there."""
+    if not databases or conf.problems_of(getattr(settings, "DJANGO_JOBS", {}), "DJANGO_JOBS"):
+        return []
     alias = conf.database()
-    if not databases or alias not in databases:
+    if alias not in databases:
         return []
     if sys.argv[1:2] == ["migrate"]:  # which runs this check first, and is about to mend what it finds
         return []
