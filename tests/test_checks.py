@@ -121,6 +121,11 @@ class TestBackends:
 
 
 class TestTables:
+    def test_are_not_looked_for_by_wrong_settings(self, settings):
+        settings.DJANGO_JOBS = {"threads": 0}
+
+        assert checks.check_tables(databases=["default"]) == []
+
     def test_that_are_all_there_hear_nothing(self, db):
         assert found(databases=["default"]) == {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from django_jobs.core.records import Wake
@@ -21,6 +21,7 @@ wakes = st.builds(
 )
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.lists(wakes, max_size=5), st.booleans())
 def test_what_is_sent_arrives(sent, again):
     assert parse(payload(sent, again=again)) == (sent, again)
@@ -81,10 +82,8 @@ def test_what_is_not_ours_means_look_everywhere(text):
     assert parse(text) == ([], False)
 
 
-@given(
-    st.text(max_size=40)
-    | st.builds('{{"wake":[{}],"again":1}}'.format, st.text('["q0,]-e.nulNaN', max_size=20))
-)
+@settings(max_examples=50, deadline=None)
+@given(st.text(max_size=40) | st.text('["q0,]-e.nulNaN', max_size=20).map('{{"wake":[{}],"again":1}}'.format))
 def test_no_text_does_more_harm_than_that(text):
     found, _ = parse(text)
 

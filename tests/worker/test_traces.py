@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from django_jobs.worker.traces import message_of, storable, trace_of
@@ -83,6 +83,7 @@ def test_what_is_short_enough_is_not_touched():
     assert storable("x" * 100, 100) == "x" * 100
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.text(st.characters(), max_size=300), st.integers(100, 200))
 def test_whatever_the_text_it_can_be_stored(text, most):
     stored = storable(text, most)
