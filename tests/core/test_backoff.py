@@ -236,6 +236,7 @@ class TestDelayOf:
             raise KeyError("retries")
 
         delay, problem = delay_of(broken_policy, 1)
+        assert delay is not None
 
         assert DEFAULT.base * (1 - DEFAULT.jitter) <= delay <= DEFAULT.base
         assert problem is not None
