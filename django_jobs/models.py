@@ -17,18 +17,16 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_jobs.core.arguments import UndecodableText, decode, encode_value
 from django_jobs.core.states import FINAL, Decision, Kind, State
+from django_jobs.fields import JSONText
 
 if TYPE_CHECKING:
-    from django.db.backends.base.base import BaseDatabaseWrapper
+    pass
 
 FINISHED = sorted(state.value for state in FINAL)
 
 QUEUE_NAME_LENGTH = 128
 """Longest queue name; longer ones are refused when a task is defined."""
-LARGEST = 2**30
-"""Bytes of JSON that PostgreSQL can hold in one value."""
 TASK_PATH_LENGTH = 500
 """Longest dotted path of a task."""
 
@@ -65,31 +63,6 @@ class DecisionChoices(models.TextChoices):
     SNOOZE = Decision.SNOOZE, _("run again later")
     CANCELLED = Decision.CANCELLED, _("cancelled")
     RELEASED = Decision.RELEASED, _("back in the queue")
-
-
-class JSONText(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time
-    """
-    A value kept as PostgreSQL's `json`, which stores the text as it was given.
-
-    `jsonb` would sort keys, round 1e22 to an integer and lose the sign of -0.0.
-    """
-
-    def db_type(self, connection: BaseDatabaseWrapper) -> str:
-        return "json"
-
-    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
-        """Read the column as text: psycopg would decode it with less care."""
-        return f"{sql}::text", params
-
-    def get_prep_value(self, value: Any) -> str | None:
-        return None if value is None else encode_value(value, place=self.name, max_bytes=LARGEST)
-
-    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Any:
-        """Decode what was stored; text that a stranger wrote and nothing can decode is returned as it is."""
-        try:
-            return None if value is None else decode(value)
-        except UndecodableText:
-            return value
 
 
 class JobQuerySet(models.QuerySet["Job"]):

@@ -6,7 +6,7 @@ import django.db.models.deletion
 import django.db.models.functions.datetime
 from django.db import migrations, models
 
-import django_jobs.models
+import django_jobs.fields
 
 
 class Migration(migrations.Migration):
@@ -94,8 +94,8 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(primary_key=True, serialize=False, verbose_name="id")),
                 ("queue_name", models.CharField(max_length=128, verbose_name="queue")),
                 ("task_path", models.CharField(max_length=500, verbose_name="task")),
-                ("args", django_jobs.models.JSONText(default=list, verbose_name="arguments")),
-                ("kwargs", django_jobs.models.JSONText(default=dict, verbose_name="keyword arguments")),
+                ("args", django_jobs.fields.JSONText(default=list, verbose_name="arguments")),
+                ("kwargs", django_jobs.fields.JSONText(default=dict, verbose_name="keyword arguments")),
                 ("priority", models.SmallIntegerField(default=0, verbose_name="priority")),
                 (
                     "state",
@@ -138,7 +138,7 @@ class Migration(migrations.Migration):
                 ("expires_at", models.DateTimeField(blank=True, null=True, verbose_name="kept until")),
                 (
                     "return_value",
-                    django_jobs.models.JSONText(blank=True, null=True, verbose_name="return value"),
+                    django_jobs.fields.JSONText(blank=True, null=True, verbose_name="return value"),
                 ),
                 ("reason", models.TextField(blank=True, null=True, verbose_name="reason")),
                 (
