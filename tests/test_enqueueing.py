@@ -7,12 +7,10 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from django.db import IntegrityError, connection, transaction
-from django.utils import timezone as django_timezone
+from django.db import connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import django_jobs
 from django_jobs.core.arguments import decode
 from django_jobs.core.states import State
 from django_jobs.enqueueing import LATEST
@@ -314,108 +312,3 @@ class TestRoundTrip:
         result = jobs.ok.enqueue((1, 2), b"bytes", State.READY)
 
         assert result.args == Job.objects.get().args == [[1, 2], "bytes", "READY"]
-
-
-class TestMany:
-    def test_each_call_is_a_job(self, db):
-        count = jobs.ok.enqueue_many([(1,), [2], {"three": 3}, ()])
-
-        assert count == 4
-        found = [(job.args, job.kwargs) for job in Job.objects.order_by("pk")]
-        assert found == [([1], {}), ([2], {}), ([], {"three": 3}), ([], {})]
-
-    def test_ids_come_back_in_order(self, db):
-        ids = jobs.ok.enqueue_many(((number,) for number in range(10)), ids=True)
-
-        assert [Job.objects.get(pk=job_id).args for job_id in ids] == [[number] for number in range(10)]
-        assert jobs.ok.get_result(ids[3]).args == [3]
-
-    def test_they_are_like_jobs_enqueued_one_by_one(self, db):
-        special = jobs.ok.using(run_after=HOUR, priority=3, queue_name="m", meta={"a": 1}, max_attempts=2)
-        single = special.enqueue(1)
-        special.enqueue_many([(1,)])
-
-        own = {"id", "enqueued_at", "run_after"}
-        one, other = (
-            {name: value for name, value in job.items() if name not in own} for job in Job.objects.values()
-        )
-        assert one == other
-        assert {job.run_after - job.enqueued_at for job in Job.objects.all()} == {HOUR}
-        assert single.task.priority == 3
-
-    def test_none_is_no_job(self, db):
-        assert jobs.ok.enqueue_many([]) == 0
-        assert jobs.ok.enqueue_many(iter([]), ids=True) == []
-
-    def test_an_iterator_is_read_a_chunk_at_a_time(self, transactional_db, monkeypatch):
-        monkeypatch.setattr("django_jobs.enqueueing.CHUNK", 10)
-        stored = []
-
-        def calls():
-            for number in range(35):
-                stored.append(Job.objects.count())
-                yield (number,)
-
-        assert jobs.ok.enqueue_many(calls()) == 35
-
-        assert stored == [0] * 10 + [10] * 10 + [20] * 10 + [30] * 5
-
-    def test_a_failure_of_the_iterator_takes_all_back(self, transactional_db, monkeypatch):
-        monkeypatch.setattr("django_jobs.enqueueing.CHUNK", 10)
-
-        def calls():
-            yield from ((number,) for number in range(25))
-            raise jobs.Unwell
-
-        with pytest.raises(jobs.Unwell):
-            jobs.ok.enqueue_many(calls())
-
-        assert not Job.objects.exists()
-
-    def test_thousands_are_two_statements(self, db, django_assert_num_queries):
-        with django_assert_num_queries(2):  # one draws the ids, one is the COPY
-            jobs.ok.enqueue_many((number,) for number in range(3000))
-
-        assert Job.objects.count() == 3000
-
-    def test_errors_of_the_database_are_djangos(self, db):
-        with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE django_jobs_job ADD CHECK (priority < 50) NOT VALID")
-
-        with pytest.raises(IntegrityError), transaction.atomic():
-            jobs.ok.using(priority=60).enqueue_many([()])
-
-
-class TestOnCommit:
-    def test_a_job_is_enqueued_after_the_commit(self, transactional_db):
-        with transaction.atomic():
-            django_jobs.enqueue_on_commit(jobs.ok, 1, key=2)
-            assert not Job.objects.exists()
-
-        job = Job.objects.get()
-        assert (job.args, job.kwargs) == ([1], {"key": 2})
-
-    def test_a_rollback_enqueues_nothing(self, transactional_db):
-        with transaction.atomic():
-            django_jobs.enqueue_on_commit(jobs.ok)
-            transaction.set_rollback(True)
-
-        assert not Job.objects.exists()
-
-    def test_without_a_transaction_it_is_enqueued_at_once(self, transactional_db):
-        django_jobs.enqueue_on_commit(jobs.ok)
-
-        assert Job.objects.exists()
-
-    def test_a_wrong_call_is_refused_at_once(self, transactional_db):
-        with pytest.raises(TypeError, match="missing"):
-            django_jobs.enqueue_on_commit(jobs.give)
-        with pytest.raises(ValueError, match="nan"):
-            django_jobs.enqueue_on_commit(jobs.give, math.nan)
-
-    def test_it_is_the_time_of_the_commit_that_counts(self, transactional_db):
-        with transaction.atomic():
-            django_jobs.enqueue_on_commit(jobs.ok)
-            began = django_timezone.now()
-
-        assert Job.objects.get().enqueued_at > began

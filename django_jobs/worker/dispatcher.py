@@ -95,14 +95,10 @@ class Dispatcher:
         self.worker = 0
         """This worker's id; a new one after it was declared dead."""
         kinds = {SYNC: threads.count, ASYNC: async_slots}
-        self.ledger = Ledger(
-            {kind: kinds[kind] for kind in tasks},
-            queueing={SYNC},
-            kind_of=self.kind_of,
-            timeout_of=timeout_of,
-        )
+        room = {kind: kinds[kind] for kind in tasks}
+        self.ledger = Ledger(room, queueing={SYNC}, kind_of=self.kind_of, timeout_of=timeout_of)
         self.moved_at = monotonic()
-        """When a job was last handed over or ended."""
+        """When a job was last handed to the threads, or ended in one."""
         self.moved_on_at = monotonic()
         """When the wheel last turned without an error."""
         self.lock_taken = False
@@ -225,11 +221,13 @@ class Dispatcher:
         refused one as a failure that says so; then the rest of the cycle is run.
         """
         assert self.connection is not None
+        rest = [statement for statement in statements if statement[0] not in finish.STATEMENTS]
         try:
             return run_together(self.connection, statements)
         except REFUSALS as error:
+            if len(rest) == len(statements):
+                raise
             logger.error("outcomes could not be written together: %s", one_line(error))
-        rest = [statement for statement in statements if statement[0] not in finish.STATEMENTS]
         singly = self.write_singly([end for end in ended if not end.stored])
         answers: list[Rows] = [singly] + [[]] * (len(statements) - len(rest) - 1)
         return answers + (run_together(self.connection, rest) if rest else [])
@@ -257,12 +255,13 @@ class Dispatcher:
         """
         for job_id in [end.job.id for end in ended]:
             end = self.ledger.leave(job_id)
-            self.moved_at = monotonic()
+            now = monotonic()
+            self.moved_at = now if self.kind_of(end.job) == SYNC else self.moved_at
             self.claiming.freed(end.job.queue_name)
             if end.stored or job_id in written:
                 end = self.ledger.conclude(end, written.get(job_id, (job_id,)))
                 if isinstance(end.outcome, Retried | Snoozed):
-                    self.claiming.due_in(end.outcome.after.total_seconds(), self.moved_at)
+                    self.claiming.due_in(end.outcome.after.total_seconds(), now)
                 self.announce(end)
             else:
                 self.ledger.tally["lost"] += 1
@@ -278,8 +277,9 @@ class Dispatcher:
         """Hand claimed jobs to their slots, or back when the worker was asked to stop in the meantime."""
         if not jobs:
             return
-        self.moved_at = monotonic()
         by_kind = self.ledger.take(jobs)
+        if by_kind.get(SYNC):
+            self.moved_at = monotonic()
         if self.stopping:
             self.hand_back(jobs, STOPS)
             return

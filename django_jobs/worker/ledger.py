@@ -30,6 +30,9 @@ AHEAD_SECONDS = 0.05
 AHEAD_MOST = 400
 """Jobs claimed ahead at the most."""
 
+BATCH_CHARACTERS = 16 * 1024 * 1024
+"""Characters of results stored together; PostgreSQL takes no message above a gigabyte."""
+
 REMEMBERED = 1000
 """Failed jobs whose ids are kept for the report of a drain."""
 
@@ -89,8 +92,16 @@ class Ledger:
             self.ended.setdefault(ended.job.id, ended)
 
     def batch(self, size: int) -> list[Ended]:
-        """Return the outcomes to store next."""
-        return list(islice(self.ended.values(), size))
+        """Return the outcomes to store next: so many, or fewer when their results are large."""
+        found: list[Ended] = []
+        characters = 0
+        for ended in islice(self.ended.values(), size):
+            if isinstance(ended.outcome, Completed):
+                characters += len(ended.outcome.return_value or "")
+            if found and characters > BATCH_CHARACTERS:
+                break
+            found.append(ended)
+        return found
 
     def leave(self, job_id: int) -> Ended:
         """Strike out a run whose outcome is stored or no longer ours to store; return it."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from django_jobs.core.records import Cancelled, Completed, Ended, Failed, Released, Retried
 from django_jobs.core.states import Kind
-from django_jobs.worker.ledger import AHEAD_MOST, AHEAD_SECONDS, Ledger
+from django_jobs.worker.ledger import AHEAD_MOST, AHEAD_SECONDS, BATCH_CHARACTERS, Ledger
 from tests.rows import TRACE, claimed_job
 
 DONE = Completed(return_value=None, keep=None)
@@ -124,6 +124,26 @@ def test_a_batch_is_no_larger_than_asked_for():
         of.end(Ended(job, DONE))
 
     assert [ended.job.id for ended in of.batch(3)] == [1, 2, 3]
+
+
+def test_a_batch_of_large_results_is_smaller():
+    of = ledger()
+    taken = jobs(3)
+    of.take(taken)
+    large = Completed(return_value="x" * (BATCH_CHARACTERS // 2 + 1), keep=None)
+    for job in taken:
+        of.end(Ended(job, large))
+
+    assert [ended.job.id for ended in of.batch(3)] == [1]
+
+
+def test_a_batch_is_never_empty_while_something_ended():
+    of = ledger()
+    [job] = jobs(1)
+    of.take([job])
+    of.end(Ended(job, Completed(return_value="x" * (BATCH_CHARACTERS + 1), keep=None)))
+
+    assert len(of.batch(3)) == 1
 
 
 def test_a_retry_that_was_cancelled_in_the_database_is_told_so():

@@ -180,6 +180,26 @@ class TestSlots:
             jobs.gate(name).set()
         eventually(lambda: settled(queue_name="mail"))
 
+    def test_what_was_claimed_ahead_goes_back_when_all_threads_stay_busy(self, workers, monkeypatch):
+        """Also while async jobs come and go, which no thread waits for."""
+        monkeypatch.setattr("django_jobs.worker.dispatcher.AHEAD_PATIENCE", 0.2)
+        worker = workers.start(threads=1)
+        worker.dispatcher.ledger.average["sync"] = 0.0
+        jobs.wait_for.enqueue("a")
+        told()
+        ahead = jobs.ok.enqueue()
+        eventually(lambda: len(worker.dispatcher.ledger.in_flight) == 2)
+
+        def went_back():
+            jobs.agive.enqueue(1)
+            return Job.objects.filter(pk=ahead.id, state=State.READY, attempt=1).first()
+
+        job = eventually(went_back)
+        assert job is not None
+        assert (job.counted_attempt, job.history()) == (0, [])
+        jobs.gate("a").set()
+        assert job_of(ahead).attempt >= 2
+
     def test_hundreds_of_jobs_come_home(self, workers):
         worker = workers.start(threads=4)
         jobs.ok.enqueue_many([(value,) for value in range(500)])
