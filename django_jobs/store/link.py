@@ -12,6 +12,7 @@ others will use.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -65,6 +66,20 @@ def run_together(connection: psycopg.Connection[Any], statements: Sequence[State
     """Run `statements` in one round trip and one transaction, and return the rows of each."""
     if len(statements) == 1:
         return [connection.execute(*statements[0]).fetchall()]
-    with connection.pipeline():
-        cursors = [connection.execute(*statement) for statement in statements]
+    try:
+        with connection.pipeline():
+            cursors = [connection.execute(*statement) for statement in statements]
+    except psycopg.Error:
+        forget_prepared(connection)
+        raise
     return [cursor.fetchall() for cursor in cursors]
+
+
+def forget_prepared(connection: psycopg.Connection[Any]) -> None:
+    """
+    Have statements prepared anew: of an aborted pipeline, psycopg takes some for prepared that never were.
+
+    It forgets all of them when it sees a ROLLBACK, which here has nothing else to do.
+    """
+    with suppress(psycopg.Error):  # the connection is broken, and will be dropped
+        connection.execute("ROLLBACK")

@@ -75,3 +75,19 @@ def test_after_a_refusal_the_link_goes_on(links):
         run_together(link, [("SELECT 1", {}), ("SELECT %(text)s::json", {"text": "{"}), ("SELECT 2", {})])
 
     assert run_together(link, [("SELECT 1", {}), ("SELECT 2", {})]) == [[(1,)], [(2,)]]
+
+
+@pytest.mark.parametrize("times", range(6))
+def test_what_an_aborted_pipeline_was_to_prepare_is_prepared_later(links, times):
+    """psycopg takes it for prepared, though the server skipped it."""
+    link = links()
+    refused = ("SELECT %(text)s::json", {"text": "{"})
+    then = ("SELECT %(n)s::int + 1", {"n": 1})
+    for _ in range(times):
+        run_together(link, [then])
+
+    with pytest.raises(psycopg.DataError):
+        run_together(link, [refused, then])
+
+    for _ in range(5):
+        assert run_together(link, [then, then]) == [[(2,)], [(2,)]]

@@ -78,7 +78,7 @@ def threads(monkeypatch):
     yield pool
     for gate in jobs.gates.values():
         gate.set()
-    pool.slots.stop()
+    pool.slots.stop(10)
     for slot in [*pool.slots.slots, *pool.slots.stuck]:
         slot.thread.join(10)
 
@@ -90,10 +90,9 @@ def loop():
     for gate in jobs.gates.values():
         gate.set()
     event_loop = pool.slots.loop
-    pool.slots.stop()
-    pool.slots.stop()
-    if event_loop is not None:
-        eventually(event_loop.is_closed)
+    pool.slots.stop(10)
+    pool.slots.stop(10)
+    assert event_loop is None or event_loop.is_closed()
 
 
 def told():
