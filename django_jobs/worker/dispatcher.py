@@ -145,8 +145,8 @@ class Dispatcher:
                 self.claiming.look_everywhere()
                 self.duties.hello_said = False  # one said to an earlier session won't be heard
                 self.duties.hurry("greet")
-            case Greeted():
-                self.greeted = True
+            case Greeted(worker=worker):
+                self.greeted |= worker == self.worker
                 self.duties.hurry("heartbeat")
             case Disconnected():
                 self.lock_taken = self.greeted = False

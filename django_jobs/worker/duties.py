@@ -142,6 +142,8 @@ def heartbeat(duties: Duties, dispatcher: Dispatcher) -> None:
     now, others = rows[0]
     duties.alive_at = monotonic()
     dispatcher.claiming.set_clock(now, monotonic())
+    if others and not dispatcher.others:  # no longer alone: from now on look for deaths often
+        duties.hurry("rescue")
     dispatcher.others = others
 
 

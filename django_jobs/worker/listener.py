@@ -60,7 +60,12 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True)
 class Greeted:
-    """The worker's own hello arrived: this session is really its own, and no pooler's."""
+    """
+    A worker's hello arrived. If it is our own, this session is really ours, and no pooler's; if not, another
+    worker has started.
+    """
+
+    worker: int
 
 
 Heard = Woken | Connected | Disconnected | Greeted
@@ -189,8 +194,8 @@ class Listener:
             worker = greeted(text)
             if worker is None:
                 self.tell(Woken(*parse(text)))
-            elif worker == self.locked_for:
-                self.tell(Greeted())
+            else:
+                self.tell(Greeted(worker))
         while self.asked_at is not None and not raw.is_busy():
             result = raw.get_result()
             if result is None:

@@ -15,7 +15,7 @@ from django_jobs.models import Worker
 from django_jobs.tasks import unconfigured_backend
 from tests.eventually import eventually
 from tests.scenarios import tasks
-from tests.scenarios.facts import begun, is_done, nothing_runs
+from tests.scenarios.facts import begun, is_done
 
 
 def refusal(capsys, *words: str) -> str:
@@ -155,12 +155,3 @@ def touch(file: Path) -> None:
     """Make a file newer than it was."""
     later = file.stat().st_mtime + 1
     os.utime(file, (later, later))
-
-
-class TestEnd:
-    def test_nothing_is_left_of_a_worker_that_ended(self, runjobs):
-        worker = runjobs().is_ready()
-        worker.tell(signal.SIGTERM)
-
-        assert worker.ends() == 0
-        assert nothing_runs()

@@ -76,6 +76,7 @@ class TestKilledParent:
         assert nothing_runs()
 
 
+@pytest.mark.slow
 class TestKilledMachine:
     def test_its_jobs_run_on_another_one_within_seconds_28(self, runjobs):
         worker = runjobs(*TWO).is_ready(2)
@@ -96,6 +97,19 @@ class TestKilledMachine:
         assert {mark.pid for mark in before} == set(
             Worker.objects.filter(state=WorkerState.LOST).values_list("pid", flat=True)
         ) & {mark.pid for mark in before}
+
+    def test_a_newcomer_that_dies_soon_is_missed_as_fast_28(self, runjobs):
+        other = runjobs("--exclude-queue", "mail").is_ready()
+        eventually(lambda: age_of(other) > SETTLED_SECONDS + 1, 20)
+        newcomer = runjobs().is_ready()
+        result = tasks.send.enqueue("never")
+        begun("never")
+
+        newcomer.tell(signal.SIGKILL)
+        killed = clock("default")
+
+        eventually(lambda: kinds(result) == ["LOST"])
+        assert lost_at(result.id) - killed < timedelta(seconds=3)
 
 
 def age_of(process: Process) -> float:
@@ -139,6 +153,7 @@ class TestDeadlyJob:
         is_done(sibling)
         assert len(marks("begin", "open")) == 1
 
+    @pytest.mark.slow
     def test_many_deadly_jobs_do_not_end_the_command_39(self, runjobs):
         worker = runjobs(*TWO).is_ready(2)
 

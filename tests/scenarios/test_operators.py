@@ -85,6 +85,7 @@ class TestCancel:
         assert len(marks("begin", "work")) == 1
 
 
+@pytest.mark.slow
 class TestTimeout:
     @pytest.mark.parametrize("how", ["busy", "blocked", "deaf"])
     def test_a_sync_body_is_recorded_as_timed_out_and_its_slot_works_on_53(self, runjobs, how):

@@ -12,6 +12,7 @@ from tests.scenarios.facts import begun, is_done, nothing_runs, rows
 from tests.scenarios.marks import marks
 
 
+@pytest.mark.slow
 class TestStartMethod:
     @pytest.mark.parametrize("method", ["spawn", "forkserver"])
     def test_processes_of_every_kind_run_jobs_and_end_with_their_group_62(self, runjobs, method):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from django_jobs.models import Job, StateChoices
 from tests.eventually import eventually
 from tests.scenarios import tasks
@@ -75,6 +77,7 @@ class TestQueues:
         assert job_of(mail).state == StateChoices.READY
 
 
+@pytest.mark.slow
 class TestLoad:
     def test_three_processes_run_two_thousand_jobs_once_each_149(self, runjobs):
         tasks.quick.enqueue_many((str(number),) for number in range(2000))

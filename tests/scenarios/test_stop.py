@@ -109,6 +109,7 @@ class TestSigterm:
         assert "Traceback" not in worker.said()
 
     @PLACES
+    @pytest.mark.slow
     def test_in_the_middle_of_a_load_a_worker_loses_no_job_46(self, runjobs, place):
         tasks.quick.enqueue_many((str(number),) for number in range(600))
         worker = runjobs(*place)
