@@ -31,7 +31,12 @@ LARGEST_PAYLOAD = 7_900
 
 def notify(cursor: Cursor, channel: str, wakes: Iterable[Wake], *, again: bool) -> None:
     """Send one notification for `wakes`."""
-    cursor.execute(NOTIFY, {"channel": channel, "payload": payload(wakes, again=again)})
+    cursor.execute(*notification(channel, wakes, again=again))
+
+
+def notification(channel: str, wakes: Iterable[Wake], *, again: bool = False) -> Statement:
+    """Return the statement that sends one notification for `wakes`."""
+    return NOTIFY, {"channel": channel, "payload": payload(wakes, again=again)}
 
 
 def payload(wakes: Iterable[Wake], *, again: bool) -> str:

@@ -26,7 +26,7 @@ from django_jobs.store.cursor import Rows, Statement
 from django_jobs.store.link import run_together
 from django_jobs.telemetry import fields, logger
 from django_jobs.worker.claiming import Claiming, Request
-from django_jobs.worker.duties import Duties
+from django_jobs.worker.duties import Duties, pass_on
 from django_jobs.worker.ledger import AHEAD_SECONDS, Ledger
 from django_jobs.worker.listener import Connected, Disconnected, Greeted, Heard, Woken
 from django_jobs.worker.loop import Loop, one_line
@@ -272,6 +272,7 @@ class Dispatcher:
                     end.job.counted_attempt,
                     extra=fields(end.job),
                 )
+        pass_on(self, [end.job for end in ended if isinstance(end.outcome, Released)])
 
     def start(self, jobs: Sequence[ClaimedJob]) -> None:
         """Hand claimed jobs to their slots, or back when the worker was asked to stop in the meantime."""
@@ -299,9 +300,7 @@ class Dispatcher:
         if not self.stopping:
             ledger = self.ledger
             left.append(self.claiming.seconds_left(monotonic(), ledger.free(()), ledger.queue_counts))
-        left += [
-            seconds for seconds in (self.threads.watch(), self.loop_slots.watch()) if seconds is not None
-        ]
+        left += [wait for wait in (self.threads.watch(), self.loop_slots.watch()) if wait is not None]
         if self.ledger.timed:
             left.append(WATCH_SECONDS)
         if not self.threads.inbox.empty():
@@ -312,7 +311,7 @@ class Dispatcher:
         """Hand back what was claimed ahead and found no slot for long."""
         if monotonic() - self.moved_at > AHEAD_PATIENCE and not self.threads.inbox.empty():
             self.hand_back(self.threads.take_back(), "claimed ahead, but every slot stayed busy")
-            self.ledger.average[SYNC] = max(self.ledger.average[SYNC], AHEAD_SECONDS)
+            self.ledger.average[SYNC] = max(self.ledger.average[SYNC], 2 * AHEAD_SECONDS)
 
     def runs(self) -> list[Run]:
         """Return what runs now, in all slots."""

@@ -15,12 +15,12 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from django_jobs.conf import Settings
-from django_jobs.core.records import ClaimedJob, Ended, Failed, Trace
+from django_jobs.core.records import ClaimedJob, Ended, Failed, Trace, Wake
 from django_jobs.core.states import Kind
 from django_jobs.exceptions import UnknownTask
 from django_jobs.store import finish, prune, rescue, workers
 from django_jobs.store.link import run_together
-from django_jobs.store.notify import hello
+from django_jobs.store.notify import hello, notification
 from django_jobs.telemetry import logger
 
 if TYPE_CHECKING:
@@ -127,6 +127,17 @@ def ask(dispatcher: Dispatcher, statement: Statement) -> Rows:
     assert dispatcher.connection is not None
     [rows] = run_together(dispatcher.connection, [statement])
     return rows
+
+
+def pass_on(dispatcher: Dispatcher, jobs: Sequence[ClaimedJob]) -> None:
+    """Have jobs that were handed back be found: by others at once, and here once there is room."""
+    if not jobs:
+        return
+    wakes = [Wake(job.queue_name, job.priority, job.run_after) for job in jobs]
+    dispatcher.claiming.woken(wakes, monotonic(), again=False)
+    settings = dispatcher.duties.settings
+    if settings.notify and dispatcher.connection is not None:
+        ask(dispatcher, notification(settings.channel, wakes))
 
 
 def heartbeat(duties: Duties, dispatcher: Dispatcher) -> None:
