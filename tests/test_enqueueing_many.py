@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -71,6 +72,20 @@ class TestMany:
             jobs.ok.enqueue_many(calls())
 
         assert not Job.objects.exists()
+
+    @pytest.mark.slow
+    @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads the peak that Linux keeps")
+    def test_a_hundred_thousand_from_an_iterator_take_no_more_memory_than_ten_thousand(self, db):
+        def peak(count):
+            Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+            assert jobs.ok.enqueue_many((number,) for number in range(count)) == count
+            status = Path("/proc/self/status").read_text()
+            return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+
+        few = peak(10_000)
+
+        # A list of the calls alone takes 7,000 kB.
+        assert peak(100_000) - few < 4_000
 
     def test_thousands_are_two_statements(self, db, django_assert_num_queries):
         with django_assert_num_queries(2):  # one draws the ids, one is the COPY
