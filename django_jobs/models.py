@@ -205,20 +205,22 @@ class Job(models.Model):
         The successful run and the one under way have no row of their own: they are read off the job and
         returned as unsaved `Attempt`s.
         """
-        runs = list(self.attempts.order_by("number"))
-        if self.state in (State.RUNNING, State.SUCCESSFUL) and self.last_attempted_at is not None:
-            runs.append(
-                Attempt(
-                    job=self,
-                    number=self.attempt,
-                    worker=self.worker,
-                    started_at=self.last_attempted_at,
-                    ended_at=self.finished_at,
-                    kind="",
-                    decision=Decision.SUCCEEDED if self.state == State.SUCCESSFUL else "",
-                )
-            )
-        return runs
+        last = self.run_without_a_row()
+        return [*self.attempts.order_by("number"), *([last] if last else [])]
+
+    def run_without_a_row(self) -> Attempt | None:
+        """Return the successful run, or the one under way, as an unsaved `Attempt`; `None` for neither."""
+        if self.state not in (State.RUNNING, State.SUCCESSFUL) or self.last_attempted_at is None:
+            return None
+        return Attempt(
+            job=self,
+            number=self.attempt,
+            worker=self.worker,
+            started_at=self.last_attempted_at,
+            ended_at=self.finished_at,
+            kind="",
+            decision=Decision.SUCCEEDED if self.state == State.SUCCESSFUL else "",
+        )
 
     def retry(self, *, reset_attempts: bool = True) -> bool:
         """

@@ -7,7 +7,7 @@ What the admin may do to jobs: four actions, each with its permission, the jobs 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django import forms
@@ -61,15 +61,15 @@ class Action:
     """One thing that can be done to jobs."""
 
     name: str
-    permission: str
-    applies: Q
-    """The jobs that it changes; it is asked again when the change is made."""
     states: Collection[str]
-    """Their states, which alone may also hold jobs that it leaves."""
+    """The states of jobs that it changes."""
+    only: Q = field(default_factory=Q)
+    """Which of those it changes; the others it leaves."""
     act: Callable[[Operations, Sequence[int], Mapping[str, Any]], list[int]]
     form: type[forms.Form] = NoChoice
     title: Any
-    button: Any
+    button: Any = ""
+    """Where the title could be misunderstood on a button."""
     selected: Any
     """Its name in the list's menu."""
     consequence: Any
@@ -79,6 +79,16 @@ class Action:
     log: Callable[[Mapping[str, Any]], str]
     flag: int = CHANGE
     dangerous: bool = False
+
+    @property
+    def permission(self) -> str:
+        """The codename of the permission that it takes."""
+        return f"{self.name}_job"
+
+    @property
+    def applies(self) -> Q:
+        """The jobs that it changes; it is asked again when the change is made."""
+        return Q(state__in=self.states) & self.only
 
 
 def retry(operations: Operations, ids: Sequence[int], choice: Mapping[str, Any]) -> list[int]:
@@ -106,13 +116,10 @@ def cancel_log(choice: Mapping[str, Any]) -> str:
 
 RETRY = Action(
     name="retry",
-    permission="retry_job",
-    applies=Q(state__in=[state.value for state in RETRYABLE]),
     states={state.value for state in RETRYABLE},
     act=retry,
     form=RetryChoice,
     title=_("Retry"),
-    button=_("Retry"),
     selected=_("Retry selected jobs"),
     consequence=ngettext_lazy(
         "%(count)s failed or cancelled job will wait in its queue again, due at once.",
@@ -128,8 +135,6 @@ RETRY = Action(
 )
 CANCEL = Action(
     name="cancel",
-    permission="cancel_job",
-    applies=Q(state__in=[*WAITING, State.RUNNING.value]),
     states={*WAITING, State.RUNNING.value},
     act=cancel,
     form=ReasonChoice,
@@ -147,12 +152,10 @@ CANCEL = Action(
 )
 RUN = Action(
     name="run",
-    permission="run_job",
-    applies=Q(state=State.READY.value, run_after__gt=Now()),
     states={State.READY.value},
+    only=Q(run_after__gt=Now()),
     act=run_now,
     title=_("Run now"),
-    button=_("Run now"),
     selected=_("Run selected jobs now"),
     consequence=ngettext_lazy(
         "%(count)s job that waits for a later time will be due at once.",
@@ -164,12 +167,9 @@ RUN = Action(
 )
 DELETE = Action(
     name="delete",
-    permission="delete_job",
-    applies=~Q(state=State.RUNNING.value),
     states={state.value for state in State} - {State.RUNNING.value},
     act=discard,
     title=_("Delete"),
-    button=_("Delete"),
     selected=_("Delete selected jobs"),
     consequence=ngettext_lazy(
         "%(count)s job will be deleted for good, with its attempts. If it is waiting, it will never run.",

@@ -117,7 +117,7 @@ def confirm(
         Question(
             title=str(action.title),
             says=sentences(action, will, wont, "" if ids is not None else matching),
-            button=str(action.button),
+            button=str(action.button or action.title),
             form=form,
             possible=will > 0,
             dangerous=action.dangerous,

@@ -5,7 +5,6 @@ and what they match is looked for within the reach that `lists` sets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -77,13 +76,11 @@ class NameFilter(SimpleListFilter):
     """One of the names that are about; also one that isn't, when the address has it."""
 
     column: str
-
-    def names(self, request: HttpRequest) -> Sequence[str]:
-        """Return the names to choose from."""
-        raise NotImplementedError
+    kind: str
+    """Which of `stats.Choices` it takes."""
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
-        names = list(self.names(request))[:MOST_CHOICES]
+        names = list(getattr(choices(request), self.kind))[:MOST_CHOICES]
         chosen = self.value()
         if chosen is not None and chosen not in names:
             names.insert(0, chosen)
@@ -100,18 +97,14 @@ class QueueFilter(NameFilter):
     title = _("queue")
     parameter_name = "queue"
     column = "queue_name"
-
-    def names(self, request: HttpRequest) -> Sequence[str]:
-        return choices(request).queues
+    kind = "queues"
 
 
 class TaskFilter(NameFilter):
     title = _("task")
     parameter_name = "task"
     column = "task_path"
-
-    def names(self, request: HttpRequest) -> Sequence[str]:
-        return choices(request).tasks
+    kind = "tasks"
 
 
 class SpanFilter(SimpleListFilter):

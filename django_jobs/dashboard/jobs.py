@@ -39,7 +39,8 @@ def job_button(action: Action) -> Any:
     def ask(page: JobAdmin, request: HttpRequest, pk: int) -> HttpResponse:
         return page.confirm_one(request, pk, action)
 
-    return button(title=action.button, url_path=action.name, shown=offered, dangerous=action.dangerous)(ask)
+    title = action.button or action.title
+    return button(title=title, url_path=action.name, shown=offered, dangerous=action.dangerous)(ask)
 
 
 def bulk(action: Action) -> Any:

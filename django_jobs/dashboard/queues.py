@@ -105,6 +105,15 @@ def resume_offered(page: QueueAdmin, request: HttpRequest, queue: Queue) -> bool
     return queue.is_paused and page.may(request, "pause_queue")
 
 
+def of_view(name: str, title: Any) -> Any:
+    """Return a field of a queue's page that shows what its view calls `name`."""
+
+    def shown_field(page: QueueAdmin, queue: Any) -> str:
+        return str(getattr(queue.view, name))
+
+    return admin.display(description=title)(shown_field)
+
+
 class QueueAdmin(ReadOnlyPages):
     """Queues."""
 
@@ -222,33 +231,13 @@ class QueueAdmin(ReadOnlyPages):
         """Add what the warning and the link need."""
         return {"view": instance.view, "may_see_jobs": request.user.has_perm("django_jobs.view_job")}
 
-    @admin.display(description=_("state"))
-    def state(self, queue: Any) -> SafeString:
-        return queue.view.state  # type: ignore[no-any-return]
-
-    @admin.display(description=_("due"))
-    def due(self, queue: Any) -> str:
-        return queue.view.due  # type: ignore[no-any-return]
-
-    @admin.display(description=_("for later"))
-    def later(self, queue: Any) -> str:
-        return queue.view.later  # type: ignore[no-any-return]
-
-    @admin.display(description=_("oldest due job waits"))
-    def oldest(self, queue: Any) -> str:
-        return queue.view.oldest  # type: ignore[no-any-return]
-
-    @admin.display(description=_("running"))
-    def running(self, queue: Any) -> str:
-        return queue.view.running  # type: ignore[no-any-return]
-
-    @admin.display(description=_("failed"))
-    def failed(self, queue: Any) -> str:
-        return queue.view.failed  # type: ignore[no-any-return]
-
-    @admin.display(description=_("live workers"))
-    def workers(self, queue: Any) -> str:
-        return str(queue.view.workers)
+    state = of_view("state", _("state"))
+    due = of_view("due", _("due"))
+    later = of_view("later", _("for later"))
+    oldest = of_view("oldest", _("oldest due job waits"))
+    running = of_view("running", _("running"))
+    failed = of_view("failed", _("failed"))
+    workers = of_view("workers", _("live workers"))
 
     @admin.display(description=_("paused"))
     def shown_paused(self, queue: Queue) -> str:

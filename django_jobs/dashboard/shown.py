@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from inspect import Parameter
@@ -10,7 +11,7 @@ from typing import Any
 
 from django.utils import timezone
 from django.utils.formats import date_format, localize, number_format
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
@@ -31,6 +32,9 @@ LONGEST_JSON = 20_000
 LONGEST_REASON = 160
 """Characters of a reason in the list."""
 
+PATH_PART = re.compile(r"[^._]*[._]+|[^._]+")
+"""What of a dotted path stays together on a line."""
+
 
 def badge(text: str, key: str) -> SafeString:
     """Return `text` as a label; `key` chooses its colour and mark, and the text says the same."""
@@ -48,8 +52,9 @@ def state_badge(job: Job) -> SafeString:
 
 
 def path(text: str) -> SafeString:
-    """Return a dotted path, which may break after its dots."""
-    return format_html('<span class="dj-path" dir="ltr">{}</span>', text)
+    """Return a dotted path, which may break after its dots and underlines rather than inside of a word."""
+    parts = format_html_join("", "{}<wbr>", ((part,) for part in PATH_PART.findall(text)))
+    return format_html('<span class="dj-path" dir="ltr">{}</span>', parts)
 
 
 def attempts(job: Job) -> str:

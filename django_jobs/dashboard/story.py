@@ -95,18 +95,8 @@ def runs_of(job: Job) -> tuple[list[Attempt], int]:
     kept = list(job.attempts.order_by("-number")[: MOST_RUNS + 1])
     earlier = job.attempts.count() - MOST_RUNS if len(kept) > MOST_RUNS else 0
     runs = kept[MOST_RUNS - 1 :: -1]
-    if job.state in (State.RUNNING, State.SUCCESSFUL) and job.last_attempted_at is not None:
-        runs.append(
-            Attempt(
-                job=job,
-                number=job.attempt,
-                worker=job.worker,
-                started_at=job.last_attempted_at,
-                ended_at=job.finished_at,
-                kind="",
-                decision=Decision.SUCCEEDED if job.state == State.SUCCESSFUL else "",
-            )
-        )
+    if last := job.run_without_a_row():
+        runs.append(last)
     return runs, earlier
 
 

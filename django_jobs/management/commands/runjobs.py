@@ -15,18 +15,16 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import django
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections
 from django.utils import autoreload
 from django.utils.module_loading import autodiscover_modules
 
-import django_jobs
 from django_jobs import conf
 from django_jobs.checks import missing_tables
 from django_jobs.exceptions import UnknownSetting, suggestion
+from django_jobs.management.telling import banner, report
 from django_jobs.management.values import count, queue_limit, queue_name, seconds, seconds_or_zero
-from django_jobs.models import Job
 from django_jobs.tasks import registry
 from django_jobs.telemetry import logger
 from django_jobs.worker.foreground import EXIT_BROKEN, EXIT_OK, StopSignals, leave, run_worker
@@ -200,7 +198,7 @@ class Command(BaseCommand):
         stop: StopSignals,
     ) -> int:
         """Run workers in processes of their own."""
-        self.banner(chosen, options)
+        self.say(banner(chosen, options["processes"]), options)
         return Supervisor(
             chosen,
             processes=options["processes"],
@@ -232,7 +230,7 @@ class Command(BaseCommand):
         def started(worker: Worker) -> None:
             workers.append(worker)
             if not chosen.drain:
-                self.banner(chosen, options)
+                self.say(banner(chosen, options["processes"]), options)
 
         began = monotonic()
         try:
@@ -247,8 +245,14 @@ class Command(BaseCommand):
         finally:
             over.set()
         if chosen.drain:
-            self.report(workers[0], monotonic() - began)
+            self.stdout.write(report(workers[0], monotonic() - began))
         return status
+
+    def say(self, text: str, options: dict[str, Any]) -> None:
+        """Print at once what `-v 0` leaves out."""
+        if options["verbosity"] >= 1:
+            self.stdout.write(text)
+            self.stdout.flush()
 
     def check_queues(self, names: Sequence[str]) -> None:
         """
@@ -292,50 +296,6 @@ class Command(BaseCommand):
                 self.stderr.write(f"{problem}{hint} (waiting for up to {patience:.0f} s)")
                 told = problem
             stop.wait(0.5)
-
-    def banner(self, chosen: WorkerOptions, options: dict[str, Any]) -> None:
-        """Print what is served, by whom and from where."""
-        if options["verbosity"] < 1:
-            return
-        settings = conf.current()
-        target = connections[chosen.database or conf.database()].settings_dict
-        where = f"{target['NAME']} on {target['HOST'] or 'a local socket'}"
-        if chosen.queues is None:
-            queues = "all"
-        else:
-            queues = ", ".join(
-                f"{name} (at most {chosen.limits[name]})" if name in chosen.limits else name
-                for name in chosen.queues
-            )
-        if chosen.excluded_queues:
-            queues += f", but not {', '.join(chosen.excluded_queues)}"
-        threads = settings.threads if chosen.threads is None else chosen.threads
-        slots = settings.async_slots if chosen.async_slots is None else chosen.async_slots
-        listens = settings.notify if chosen.listen is None else chosen.listen
-        poll = settings.poll_seconds if chosen.poll_seconds is None else chosen.poll_seconds
-        self.stdout.write(
-            f"django_jobs {django_jobs.__version__} on Django {django.get_version()}, "
-            f"Python {platform.python_version()}\n"
-            f"  database   {chosen.database}: {where}\n"
-            f"  queues     {queues}\n"
-            f"  tasks      {len(registry)} known\n"
-            f"  slots      {options['processes']} x ({threads} threads + {slots} async)\n"
-            f"  wake-up    {'notifications, and ' if listens else ''}a poll every {poll:g} s\n"
-            f"Stop it with Ctrl-C (process {os.getpid()})."
-        )
-        self.stdout.flush()
-
-    def report(self, worker: Worker, seconds: float) -> None:
-        """Print what a drain did, and the jobs that failed for good."""
-        counts = (
-            ", ".join(f"{number} {name}" for name, number in sorted(worker.tally.items())) or "nothing to do"
-        )
-        self.stdout.write(f"Drained in {seconds:.1f} s: {counts}.")
-        dead = list(worker.dispatcher.ledger.dead)
-        for job in Job.objects.using(worker.alias).filter(pk__in=dead[-100:]).order_by("pk"):
-            self.stdout.write(f"  failed: #{job.pk} {job.task_path}: {job.reason}")
-        if len(dead) > 100:
-            self.stdout.write(f"  and {len(dead) - 100} more; see: manage.py jobs status")
 
 
 def worker_options(options: dict[str, Any], alias: str) -> WorkerOptions:
