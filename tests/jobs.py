@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from queue import SimpleQueue
 from threading import Event
@@ -225,6 +226,16 @@ async def await_gate(name: str) -> str:
     while not gate(name).is_set() and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
     return name
+
+
+@task(timeout=timedelta(milliseconds=50), max_attempts=1)
+async def aignore_timeout(name: str) -> None:
+    """Go on however often it is cancelled."""
+    told.put(name)
+    deadline = time.monotonic() + 20
+    while not gate(name).is_set() and time.monotonic() < deadline:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.01)
 
 
 @task(timeout=timedelta(milliseconds=50), max_attempts=1)

@@ -27,10 +27,11 @@ from django_jobs.store.link import run_together
 from django_jobs.telemetry import fields, logger
 from django_jobs.worker.claiming import Claiming, Request
 from django_jobs.worker.duties import Duties, pass_on
+from django_jobs.worker.event_loop import AsyncSlots
 from django_jobs.worker.ledger import AHEAD_SECONDS, Ledger
 from django_jobs.worker.listener import Connected, Disconnected, Greeted, Heard, Woken
 from django_jobs.worker.loop import Loop, one_line
-from django_jobs.worker.slots import AsyncSlots, Run, ThreadSlots
+from django_jobs.worker.slots import Run, ThreadSlots
 from django_jobs.worker.traces import trace_of
 
 SYNC, ASYNC = "sync", "async"
@@ -66,7 +67,6 @@ class Dispatcher:
         claiming: Claiming,
         threads: ThreadSlots,
         loop_slots: AsyncSlots,
-        async_slots: int,
         tasks: Mapping[str, Sequence[str]],
         duties: Duties,
         announce: Callable[[Ended], None],
@@ -94,11 +94,10 @@ class Dispatcher:
         self.connection: psycopg.Connection[Any] | None = None
         self.worker = 0
         """This worker's id; a new one after it was declared dead."""
-        kinds = {SYNC: threads.count, ASYNC: async_slots}
-        room = {kind: kinds[kind] for kind in tasks}
-        self.ledger = Ledger(room, queueing={SYNC}, kind_of=self.kind_of, timeout_of=timeout_of)
-        self.moved_at = monotonic()
-        """When a job was last handed to the threads, or ended in one."""
+        room = {kind: self.slots[kind].count for kind in tasks}
+        self.ledger = Ledger(room, kind_of=self.kind_of, timeout_of=timeout_of)
+        self.moved_at = dict.fromkeys(self.slots, monotonic())
+        """When a job was last handed to the slots of a kind, or ended in one."""
         self.moved_on_at = monotonic()
         """When the wheel last turned without an error."""
         self.lock_taken = False
@@ -256,7 +255,7 @@ class Dispatcher:
         for job_id in [end.job.id for end in ended]:
             end = self.ledger.leave(job_id)
             now = monotonic()
-            self.moved_at = now if self.kind_of(end.job) == SYNC else self.moved_at
+            self.moved_at[self.kind_of(end.job)] = now
             self.claiming.freed(end.job.queue_name)
             if end.stored or job_id in written:
                 end = self.ledger.conclude(end, written.get(job_id, (job_id,)))
@@ -279,13 +278,12 @@ class Dispatcher:
         if not jobs:
             return
         by_kind = self.ledger.take(jobs)
-        if by_kind.get(SYNC):
-            self.moved_at = monotonic()
         if self.stopping:
             self.hand_back(jobs, STOPS)
             return
         for kind, claimed in by_kind.items():
             if claimed:
+                self.moved_at[kind] = monotonic()
                 self.slots[kind].submit(claimed)
 
     def kind_of(self, job: ClaimedJob) -> str:
@@ -303,15 +301,16 @@ class Dispatcher:
         left += [wait for wait in (self.threads.watch(), self.loop_slots.watch()) if wait is not None]
         if self.ledger.timed:
             left.append(WATCH_SECONDS)
-        if not self.threads.inbox.empty():
+        if any(slots.has_waiting() for slots in self.slots.values()):
             left.append(AHEAD_PATIENCE)
         return max(0.0, min(left))
 
     def watch_slots(self) -> None:
         """Hand back what was claimed ahead and found no slot for long."""
-        if monotonic() - self.moved_at > AHEAD_PATIENCE and not self.threads.inbox.empty():
-            self.hand_back(self.threads.take_back(), "claimed ahead, but every slot stayed busy")
-            self.ledger.average[SYNC] = max(self.ledger.average[SYNC], 2 * AHEAD_SECONDS)
+        for kind, slots in self.slots.items():
+            if monotonic() - self.moved_at[kind] > AHEAD_PATIENCE and slots.has_waiting():
+                self.hand_back(slots.take_back(), "claimed ahead, but every slot stayed busy")
+                self.ledger.average[kind] = max(self.ledger.average[kind], 2 * AHEAD_SECONDS)
 
     def runs(self) -> list[Run]:
         """Return what runs now, in all slots."""
@@ -329,7 +328,8 @@ class Dispatcher:
         """Claim nothing more, hand back what hasn't begun, and end once the rest is over."""
         self.stopping = True
         self.nudge()
-        self.hand_back(self.threads.take_back(), STOPS)
+        for slots in self.slots.values():
+            self.hand_back(slots.take_back(), STOPS)
 
     def hand_back(self, jobs: Sequence[ClaimedJob], reason: str, *, started: bool = False) -> None:
         """Put jobs back into their queue; the claim doesn't count."""

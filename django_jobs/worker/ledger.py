@@ -7,7 +7,7 @@ Kept by the dispatcher's thread alone; others may read it.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -44,14 +44,11 @@ class Ledger:
         self,
         room: Mapping[str, int],
         *,
-        queueing: Collection[str],
         kind_of: Callable[[ClaimedJob], str],
         timeout_of: Callable[[ClaimedJob], float | None],
     ) -> None:
         self.room = room
         """Slots by kind."""
-        self.queueing = queueing
-        """Kinds of slots before which jobs may wait; the event loop starts all that it is given."""
         self.kind_of = kind_of
         self.timeout_of = timeout_of
         self.in_flight: dict[int, ClaimedJob] = {}
@@ -141,8 +138,6 @@ class Ledger:
 
     def ahead(self, kind: str) -> int:
         """Return how many jobs may be claimed beyond the slots: little work, while jobs are short."""
-        if kind not in self.queueing:
-            return 0
         return min(AHEAD_MOST, int(AHEAD_SECONDS / max(self.average[kind], 1e-6)))
 
 

@@ -36,10 +36,11 @@ from django_jobs.worker.claiming import Claiming, Served
 from django_jobs.worker.dispatcher import ASYNC, SYNC, Dispatcher
 from django_jobs.worker.drain import is_drained
 from django_jobs.worker.duties import Duties
+from django_jobs.worker.event_loop import AsyncSlots
 from django_jobs.worker.executor import Executor, Rules
 from django_jobs.worker.listener import Heard, Listener
 from django_jobs.worker.options import WorkerOptions
-from django_jobs.worker.slots import AsyncSlots, ThreadSlots
+from django_jobs.worker.slots import ThreadSlots
 
 ANNOUNCE_SECONDS = 5.0
 """How long receivers of signals may take at the end of a worker."""
@@ -82,8 +83,12 @@ class Worker:
             deliver=self.deliver,
             timeout_of=self.timeout_of,
         )
-        self.loop_slots = AsyncSlots(executor=self.executor, deliver=self.deliver, timeout_of=self.timeout_of)
-        self.async_slots = settings.async_slots if chosen.async_slots is None else chosen.async_slots
+        self.loop_slots = AsyncSlots(
+            settings.async_slots if chosen.async_slots is None else chosen.async_slots,
+            executor=self.executor,
+            deliver=self.deliver,
+            timeout_of=self.timeout_of,
+        )
         tasks = tasks_by_kind()
         self.duties = Duties(
             settings,
@@ -101,7 +106,6 @@ class Worker:
             ),
             threads=self.threads,
             loop_slots=self.loop_slots,
-            async_slots=self.async_slots,
             tasks=tasks,
             duties=self.duties,
             announce=self.announcer.tell,
@@ -158,7 +162,8 @@ class Worker:
 
     def hand_back(self) -> None:
         """Hand back what still runs, so that another worker can start it at once."""
-        self.threads.take_back()  # or a thread would begin one that is about to run elsewhere
+        for slots in (self.threads, self.loop_slots):
+            slots.take_back()  # or one would begin that is about to run elsewhere
         left = list(self.dispatcher.ledger.in_flight.values())
         logger.warning("%d jobs didn't end in time and are handed back", len(left))
         self.loop_slots.release("the worker stops")
@@ -240,7 +245,7 @@ class Worker:
                 excluded_queues=chosen.excluded_queues,
                 tasks=sorted(registry),
                 threads=self.threads.count,
-                async_slots=self.async_slots,
+                async_slots=self.loop_slots.count,
                 versions=versions(),
             )
         )

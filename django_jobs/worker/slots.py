@@ -1,5 +1,5 @@
 """
-Slots: where bodies run. Threads for sync tasks, one event loop in a thread of its own for async ones.
+Slots: the threads in which sync bodies run. `event_loop` has those of async ones.
 
 Jobs come in through `submit`, what they came to leaves through the worker's `events` queue as `Ended`. Both
 are `SimpleQueue`s, at 1.7 million hand-overs a second forty times as fast as an executor's futures.
@@ -7,32 +7,21 @@ are `SimpleQueue`s, at 1.7 million hand-overs a second forty times as fast as an
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, get_ident
 from time import monotonic
-from typing import Any
 
-from django_jobs.core.records import Cancelled, ClaimedJob, Ended, Outcome, Released
+from django_jobs.core.records import ClaimedJob, Ended
 from django_jobs.exceptions import JobTimeout
 from django_jobs.telemetry import logger
-from django_jobs.worker.connections import (
-    check_bridged_connections,
-    check_connections,
-    leave_bridged_connections_idle,
-    leave_idle,
-    tidy_connections,
-)
+from django_jobs.worker.connections import check_connections, leave_idle, tidy_connections
 from django_jobs.worker.executor import Executor
 
 STUCK_SECONDS = 5.0
 """How long a body may ignore its timeout before its slot is replaced."""
-
-BLOCKED_SECONDS = 1.0
-"""How long the event loop may stand still before the body that holds it is named in a warning."""
 
 
 @dataclass(eq=False, slots=True)
@@ -162,6 +151,10 @@ class ThreadSlots:
         limit = self.timeout_of(job)
         return None if limit is None else monotonic() + limit
 
+    def has_waiting(self) -> bool:
+        """Whether jobs wait for a free thread."""
+        return not self.inbox.empty()
+
     def take_back(self) -> list[ClaimedJob]:
         """Return the jobs that no thread has begun, and forget them."""
         jobs: list[ClaimedJob] = []
@@ -226,156 +219,3 @@ class ThreadSlots:
         for slot in self.slots:
             if slot.run is None:
                 slot.thread.join(max(0.0, deadline - monotonic()))
-
-
-class AsyncSlots:
-    """The event loop on which async bodies run, in a thread of its own."""
-
-    def __init__(
-        self,
-        *,
-        executor: Executor,
-        deliver: Callable[[Ended], None],
-        timeout_of: Callable[[ClaimedJob], float | None],
-    ) -> None:
-        self.executor = executor
-        self.deliver = deliver
-        self.timeout_of = timeout_of
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.tasks: dict[int, tuple[asyncio.Task[None], Run]] = {}
-        self.ending: dict[int, Outcome] = {}
-        """What a run that is being interrupted comes to, by job."""
-        self.stuck: dict[Run, asyncio.Task[None]] = {}
-        """Runs that ignore their timeout; they go on until they end by themselves."""
-        self.thread: Thread | None = None
-        self.pinged_at: float | None = None
-        self.warned = False
-
-    def start(self) -> None:
-        """Nothing to do: the loop is started with the first job, since many projects have none."""
-
-    def running_loop(self) -> asyncio.AbstractEventLoop:
-        if self.loop is None:
-            self.loop = asyncio.new_event_loop()
-            self.thread = Thread(target=self.serve, args=(self.loop,), name="django_jobs-loop", daemon=True)
-            self.thread.start()
-        return self.loop
-
-    def serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the event loop until we stop it; what a body's own callbacks do to it doesn't end it."""
-        asyncio.set_event_loop(loop)
-        while self.loop is loop:
-            try:
-                loop.run_forever()
-            except BaseException:  # noqa: BLE001  (SystemExit and the like; other errors stay inside)
-                logger.exception("a callback of some async job broke out of the event loop; it goes on")
-        loop.close()
-
-    def submit(self, jobs: Sequence[ClaimedJob]) -> None:
-        """Hand over jobs; each becomes an asyncio task at once."""
-        self.running_loop().call_soon_threadsafe(self.begin, jobs)
-
-    def begin(self, jobs: Sequence[ClaimedJob]) -> None:
-        """On the loop: start the jobs."""
-        assert self.loop is not None
-        for job in jobs:
-            limit = self.timeout_of(job)
-            run = Run(job, monotonic(), None if limit is None else monotonic() + limit)
-            task = self.loop.create_task(self.run_one(run))
-            self.tasks[job.id] = (task, run)
-            if limit is not None:
-                self.loop.call_later(limit, self.expire, run)
-
-    async def run_one(self, run: Run) -> None:
-        """Run one job and hand on what it came to."""
-        ended = await self.executor.run_async(run.job, prepare=check_bridged_connections)
-        outcome = self.ending.pop(run.job.id, None)
-        if outcome is not None and isinstance(ended.exception, asyncio.CancelledError):
-            ended = Ended(run.job, outcome, None, False, ended.seconds, ended.result)
-        if self.tasks.get(run.job.id, (None, None))[1] is run:
-            self.tasks.pop(run.job.id, None)
-        self.stuck.pop(run, None)
-        self.deliver(ended)
-        if not self.tasks:
-            await leave_bridged_connections_idle()
-
-    def expire(self, run: Run) -> None:
-        """On the loop: cancel a body that is over its time."""
-        if self.tasks.get(run.job.id, (None, None))[1] is run:
-            run.expired = True
-            self.interrupt(run.job.id, self.executor.timed_out(run.job))
-
-    def interrupt(self, job_id: int, outcome: Outcome) -> None:
-        """On the loop: cancel a body, and have its run end as `outcome` if the body lets it."""
-        if job_id in self.tasks:
-            self.ending.setdefault(job_id, outcome)
-            self.tasks[job_id][0].cancel()
-
-    def cancel(self, job_id: int, reason: str) -> None:
-        """End a run whose job someone cancelled."""
-        if self.loop is not None and job_id in self.tasks:
-            outcome = Cancelled(reason=reason, keep=self.executor.rules.keep_failed)
-            self.loop.call_soon_threadsafe(self.interrupt, job_id, outcome)
-
-    def release(self, reason: str) -> None:
-        """End all runs, for their jobs to be handed back."""
-        if self.loop is not None:
-            for job_id in list(self.tasks):
-                outcome = Released(started=True, reason=reason)
-                self.loop.call_soon_threadsafe(self.interrupt, job_id, outcome)
-
-    def runs(self) -> list[Run]:
-        """Return what runs now."""
-        return [run for _, run in list(self.tasks.values())]
-
-    def watch(self) -> float | None:
-        """Warn once when a body holds the event loop. Returns the seconds until this is worth doing again."""
-        if self.loop is None or not self.tasks:
-            return None
-        now = monotonic()
-        for task, run in list(self.tasks.values()):
-            if run.deadline is not None and now > run.deadline + STUCK_SECONDS:
-                self.give_up(task, run)
-        if self.pinged_at is None:
-            self.pinged_at = now
-            self.loop.call_soon_threadsafe(self.answer)
-        elif now - self.pinged_at > BLOCKED_SECONDS and not self.warned:
-            self.warned = True
-            self.name_the_blocker()
-        return BLOCKED_SECONDS
-
-    def give_up(self, task: asyncio.Task[None], run: Run) -> None:
-        """Record a run that ignores its timeout as timed out, and let others have its place."""
-        logger.error(
-            "job %s %s ignores its timeout; it goes on beside others until it ends",
-            run.job.id,
-            run.job.task_path,
-            extra={"job_id": run.job.id, "task": run.job.task_path},
-        )
-        self.stuck[run] = task
-        self.tasks.pop(run.job.id, None)
-        self.deliver(Ended(run.job, self.executor.timed_out(run.job), seconds=monotonic() - run.began))
-
-    def answer(self) -> None:
-        """On the loop: show that it moves."""
-        self.pinged_at = None
-        self.warned = False
-
-    def name_the_blocker(self) -> None:
-        """Log which job's body holds the event loop."""
-        current: Any = asyncio.current_task(self.loop)
-        for task, run in list(self.tasks.values()):
-            if task is current:
-                logger.warning(
-                    "job %s %s blocks the event loop: every async job of this worker waits for it",
-                    run.job.id,
-                    run.job.task_path,
-                    extra={"job_id": run.job.id, "task": run.job.task_path},
-                )
-
-    def stop(self, seconds: float) -> None:
-        """Stop the event loop, and wait up to `seconds` for its end; a second time does nothing."""
-        loop, self.loop = self.loop, None
-        if loop is not None and self.thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            self.thread.join(seconds)

@@ -16,7 +16,6 @@ FAILED = Failed(kind=Kind.ERROR, trace=TRACE, keep=None)
 
 def ledger(sync=3, **choices):
     given: dict[str, Any] = {
-        "queueing": {"sync"},
         "kind_of": lambda job: "sync",
         "timeout_of": lambda job: None,
     }
@@ -66,13 +65,6 @@ def test_short_jobs_let_some_wait_before_the_threads():
         end(of, job, seconds=0.001)
 
     assert 3 < of.free(())["sync"] <= 3 + AHEAD_SECONDS / 0.001
-    assert of.free(())["async"] == 2
-
-
-def test_no_jobs_wait_at_the_event_loop_however_short_they_are():
-    of = ledger(kind_of=lambda job: "async")
-    of.average["async"] = 0.0
-
     assert of.free(())["async"] == 2
 
 

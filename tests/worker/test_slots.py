@@ -11,8 +11,9 @@ import pytest
 
 from django_jobs.core.records import Cancelled, Completed, Ended, Failed, Released
 from django_jobs.core.states import Kind
-from django_jobs.worker import slots
-from django_jobs.worker.slots import AsyncSlots, ThreadSlots
+from django_jobs.worker import event_loop, slots
+from django_jobs.worker.event_loop import AsyncSlots
+from django_jobs.worker.slots import ThreadSlots
 from tests import jobs
 from tests.eventually import eventually
 from tests.rows import claimed_job
@@ -85,14 +86,14 @@ def threads(monkeypatch):
 
 @pytest.fixture
 def loop():
-    pool = Pool(AsyncSlots)
+    pool = Pool(AsyncSlots, count=5)
     yield pool
     for gate in jobs.gates.values():
         gate.set()
-    event_loop = pool.slots.loop
+    running = pool.slots.loop
     pool.slots.stop(10)
     pool.slots.stop(10)
-    assert event_loop is None or event_loop.is_closed()
+    assert running is None or running.is_closed()
 
 
 def told():
@@ -233,6 +234,54 @@ class TestTheLoop:
         assert {loop.ended().outcome.return_value for _ in range(5)} == {f'"{name}"' for name in "abcde"}
         assert loop.slots.runs() == []
 
+    def test_runs_as_many_at_once_as_it_has_slots(self, loop):
+        for name in "abcdef":
+            loop.submit(jobs.await_gate, name)
+        assert {told() for _ in range(5)} == set("abcde")
+        assert jobs.told.empty()
+        assert loop.slots.has_waiting()
+
+        jobs.gate("a").set()
+
+        assert told() == "f"
+        assert not loop.slots.has_waiting()
+
+    def test_gives_back_what_has_not_begun(self, loop):
+        for name in "abcde":
+            loop.submit(jobs.await_gate, name)
+            told()
+        waiting = [loop.submit(jobs.agive, 1) for _ in range(3)]
+
+        assert loop.slots.take_back() == waiting
+        assert loop.slots.take_back() == []
+
+    def test_does_not_begin_what_was_cancelled_while_it_waited(self, loop):
+        for name in "abcde":
+            loop.submit(jobs.await_gate, name)
+            told()
+        job = loop.submit(jobs.await_gate, "f")
+        loop.executor.is_cancelled = lambda job_id: job_id == job.id
+
+        jobs.gate("a").set()
+
+        outcomes = {ended.job.id: ended.outcome for ended in (loop.ended(), loop.ended())}
+        assert outcomes[job.id] == Cancelled(reason="cancelled before it began", keep=timedelta(days=14))
+        assert jobs.told.empty()
+
+    def test_a_run_that_was_given_up_on_leaves_its_slot_to_the_next(self, loop, monkeypatch):
+        monkeypatch.setattr(event_loop, "STUCK_SECONDS", 0.1)
+        for _ in range(5):
+            loop.submit(jobs.aignore_timeout, "a")
+            assert told() == "a"
+        loop.submit(jobs.agive, 1)
+
+        ended = [loop.ended().outcome for _ in range(6)]
+
+        jobs.gate("a").set()
+        assert eventually(lambda: not loop.slots.stuck)
+        assert [type(outcome) for outcome in ended].count(Failed) == 5
+        assert Completed(return_value="1", keep=timedelta(days=1)) in ended
+
     @pytest.mark.parametrize(
         "name", ["SystemExit", "KeyboardInterrupt", "CancelledError", "half-made Snooze"]
     )
@@ -283,7 +332,7 @@ class TestTheLoop:
         assert loop.ended().outcome.return_value == "2"
 
     def test_names_a_body_that_blocks_it(self, loop, monkeypatch, caplog):
-        monkeypatch.setattr(slots, "BLOCKED_SECONDS", 0.05)
+        monkeypatch.setattr(event_loop, "BLOCKED_SECONDS", 0.05)
         caplog.set_level(logging.WARNING)
         job = loop.submit(jobs.block_loop, "a")
         told()
