@@ -29,6 +29,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel):
     names = zipfile.ZipFile(wheel).namelist()
 
     assert "django_jobs/py.typed" in names
+    assert {f"django_jobs/locale/{name}/LC_MESSAGES/django.mo" for name in ("de", "es", "fr")} <= set(names)
     assert sorted(name for name in names if ".dist-info/" not in name) == sorted(tracked)
 
 
@@ -45,6 +46,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
 ]
@@ -62,6 +64,9 @@ TEMPLATES = [
     }
 ]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+ALLOWED_HOSTS = ["testserver"]
+ROOT_URLCONF = "urls"
+STATIC_URL = "static/"
 DATABASES = {"default": {"ENGINE": "django.db.backends.postgresql", **DATABASE}}
 """
 
@@ -72,6 +77,27 @@ from django_jobs import task
 def double(number: int) -> int:
     return 2 * number
 """
+
+URLS = """
+from django.contrib import admin
+from django.urls import path
+
+urlpatterns = [path("admin/", admin.site.urls)]
+"""
+
+PAGE = """
+from django.contrib.auth.models import User
+from django.test import Client
+client = Client()
+client.force_login(User.objects.create_superuser("ada"))
+print(client.get("/admin/django_jobs/job/", headers={"accept-language": "LANGUAGE"}).content.decode())
+User.objects.all().delete()
+"""
+IN_LANGUAGES = {
+    "de": "Alle fehlgeschlagenen erneut versuchen",
+    "fr": "Réessayer tous",
+    "es": "Reintentar todos",
+}
 
 ENQUEUE = "from stranger.tasks import double; print(double.enqueue(21).id)"
 LOOK = "from stranger.tasks import double; print(double.get_result('%s').return_value)"
@@ -99,6 +125,7 @@ def test_the_wheel_runs_a_job_in_an_environment_with_nothing_else(wheel, databas
     (project / "stranger").mkdir(parents=True)
     (project / "stranger" / "__init__.py").touch()
     (project / "stranger" / "tasks.py").write_text(TASKS)
+    (project / "urls.py").write_text(URLS)
     (project / "settings.py").write_text(f"DATABASE = {database!r}\n{SETTINGS}")
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("DJANGO", "PYTHON"))
@@ -122,3 +149,6 @@ def test_the_wheel_runs_a_job_in_an_environment_with_nothing_else(wheel, databas
 
     assert "1 completed" in run(*django, "runjobs", "--drain", "--timeout", "60")
     assert run(*django, "shell", "--verbosity", "0", "--command", LOOK % job) == "42"
+    for language, words in IN_LANGUAGES.items():
+        page = PAGE.replace("LANGUAGE", language)
+        assert words in run(*django, "shell", "--verbosity", "0", "--command", page)
