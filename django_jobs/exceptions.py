@@ -103,6 +103,16 @@ class UnknownSetting(JobsError):
     """A key of DJANGO_JOBS or of a backend's OPTIONS that doesn't exist, or a value it can't take."""
 
 
+class UnloadableTasks(JobsError):
+    """A module with tasks ended the process while it was imported, by `sys.exit` for instance."""
+
+    def __init__(self, module: str, code: object) -> None:
+        super().__init__(
+            f"The module {module!r} called sys.exit({code!r}) while its tasks were loaded. "
+            "Move what ends the process into a function."
+        )
+
+
 def suggestion(name: str, known: Collection[str]) -> str:
     """Return ` Did you mean 'x'?`, or the list of what is known, ready to end an error message."""
     close = get_close_matches(name, known, n=1)

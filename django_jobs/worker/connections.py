@@ -91,6 +91,24 @@ def leave_idle(*, close: bool = False) -> None:
             drop(connection)
 
 
+def close_all() -> None:
+    """Close every connection and pool of this thread: before a fork none may be open."""
+    for connection in connections.all(initialized_only=True):
+        connection.close()
+        close_pool = getattr(connection, "close_pool", None)
+        if close_pool is not None:
+            close_pool()
+
+
+def open_transactions() -> list[str]:
+    """Return the aliases on which this thread is inside a transaction."""
+    return [
+        connection.alias
+        for connection in connections.all(initialized_only=True)
+        if connection.in_atomic_block or (connection.connection is not None and is_left_open(connection))
+    ]
+
+
 bridged: set[str] = set()
 """Aliases that async bodies have used through `sync_to_async`, in the one thread that Django keeps for it."""
 

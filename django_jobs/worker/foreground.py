@@ -8,8 +8,11 @@ handed back.
 
 from __future__ import annotations
 
+import atexit
+import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -25,6 +28,9 @@ from django_jobs.worker.process import Worker
 
 LOOK_SECONDS = 1.0
 """How often a worker in the foreground is looked at."""
+
+LEAVE_SECONDS = 5.0
+"""How long hooks of `atexit` and log handlers may take at the end of a process."""
 
 EXIT_OK = 0
 EXIT_BROKEN = 1
@@ -144,7 +150,20 @@ def finish_worker(worker: Worker, stop: StopSignals, shutdown_seconds: float) ->
 
 
 def leave(status: int) -> None:
-    """End the process now: threads whose bodies never end must not keep it."""
-    for handler in logger.handlers:
-        handler.flush()
+    """
+    End the process now: threads whose bodies never end must not keep it.
+
+    Otherwise as Python ends one: hooks of `atexit` run (error trackers send what is left in theirs), log
+    handlers are flushed and closed, and so are the streams. All of it has LEAVE_SECONDS, since a body that
+    hangs may hold the lock of a handler.
+    """
+    last = threading.Timer(LEAVE_SECONDS, os._exit, [status])
+    last.daemon = True
+    last.start()
+    with suppress(Exception):  # each hook's error is printed; the process ends all the same
+        atexit._run_exitfuncs()
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # closed, or nobody reads it any more
+            stream.flush()
     os._exit(status)

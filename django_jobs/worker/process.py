@@ -11,6 +11,7 @@ import platform
 import resource
 import socket
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -27,6 +28,7 @@ from django.utils.module_loading import autodiscover_modules
 import django_jobs
 from django_jobs import conf
 from django_jobs.core.records import ClaimedJob, Ended
+from django_jobs.exceptions import UnloadableTasks
 from django_jobs.store import finish, link, workers
 from django_jobs.store.cursor import Statement
 from django_jobs.tasks import registry
@@ -65,7 +67,7 @@ class Worker:
         self.on_identity = on_identity
         """Called in the dispatcher's thread with each id that this worker gets."""
         self.settings = conf.current()
-        autodiscover_modules("tasks")
+        load_tasks()
         self.alias = self.options.database or conf.database()
         settings, chosen = self.settings, self.options
         self.listens = settings.notify if chosen.listen is None else chosen.listen
@@ -281,6 +283,19 @@ HAND_BACK_SECONDS = 5.0
 
 STILL_SECONDS = 30.0
 """How long the dispatcher may be busy with one turn before the worker counts as stuck."""
+
+
+def load_tasks() -> None:
+    """
+    Import the module `tasks` of each app. Raises UnloadableTasks when one ends the process; other errors of
+    theirs go to the caller.
+    """
+    try:
+        autodiscover_modules("tasks")
+    except SystemExit as error:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        modules = [str(f.f_globals.get("__name__")) for f in frames if f.f_code.co_name == "<module>"]
+        raise UnloadableTasks(modules[-1] if modules else "tasks", error.code) from error
 
 
 def rules_of(settings: conf.Settings, alias: str) -> Rules:

@@ -8,6 +8,7 @@ that it takes over that worker's jobs without waiting.
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import signal
@@ -22,9 +23,9 @@ from time import monotonic
 from typing import Any
 
 import django
-from django.db import connections
 
 from django_jobs.telemetry import logger
+from django_jobs.worker.connections import close_all
 from django_jobs.worker.foreground import (
     EXIT_BROKEN,
     EXIT_DYING,
@@ -40,6 +41,9 @@ from django_jobs.worker.process import Worker
 
 YOUNG_SECONDS = 5.0
 """A child that breaks younger than this counts as dying at its start, as one does that never registered."""
+
+SILENT_SECONDS = 5 * LOOK_SECONDS
+"""How long a child may say nothing of its health, on a busy machine, before it doesn't count as well."""
 
 MOST_EARLY_DEATHS = 10
 """So many such deaths in a row end the command; once all children have registered, it starts anew."""
@@ -69,7 +73,7 @@ class Child:
     worker: Any
     """Its worker's id, a shared integer; 0 until it has registered, then ENDED or BROKEN once it is over."""
     healthy_at: Any
-    """When it was last found healthy, a shared `time.monotonic()`."""
+    """When it last found itself healthy, a shared `time.monotonic()`; 0 while it isn't."""
     started_at: float
 
 
@@ -133,9 +137,9 @@ class Supervisor:
 
     def start(self, number: int) -> None:
         """Start the child with this number."""
-        close_connections()  # none may be open while a child is made
+        close_all()  # none may be open while a child is made
         self.start_at.pop(number, None)
-        worker, healthy_at = self.context.Value("q", 0), self.context.Value("d", monotonic())
+        worker, healthy_at = self.context.Value("q", 0), self.context.Value("d", 0.0)
         name = f"{self.options.name}-{number}" if self.options.name else ""
         options = replace(self.options, name=name, dead_for_certain=tuple(self.dead_workers), recyclable=True)
         process = self.context.Process(  # type: ignore[attr-defined]  # every real context has it
@@ -192,7 +196,8 @@ class Supervisor:
         """Whether all children are there and well."""
         now = monotonic()
         return self.is_complete() and all(
-            now - child.healthy_at.value < 10 * LOOK_SECONDS for child in self.children.values()
+            child.healthy_at.value and now - child.healthy_at.value < SILENT_SECONDS
+            for child in self.children.values()
         )
 
     def take_down(self) -> int:
@@ -232,7 +237,9 @@ def child_main(
     parent: int,
 ) -> None:
     """The main function of a child process."""
-    if start_method != "fork":
+    if start_method == "fork":
+        atexit._clear()  # what the parent had registered is for the parent's end
+    else:
         django.setup()
     stop = StopSignals()
     stop.install({signal.SIGTERM: stop.ask_once, signal.SIGUSR1: stop.ask, signal.SIGINT: signal.SIG_IGN})
@@ -242,8 +249,7 @@ def child_main(
         worker_id.value = worker
 
     def look(worker: Worker) -> None:
-        if worker.is_healthy:
-            healthy_at.value = monotonic()
+        healthy_at.value = monotonic() if worker.is_healthy else 0.0
         if is_orphan(start_method, parent):
             logger.warning("the parent of worker process %d is gone; it stops", os.getpid())
             stop.ask_once()
@@ -261,12 +267,3 @@ def is_orphan(start_method: str, parent: int) -> bool:
         supervisor = multiprocessing.parent_process()
         return supervisor is not None and not supervisor.is_alive()
     return os.getppid() != parent
-
-
-def close_connections() -> None:
-    """Close every connection and pool of this process."""
-    for connection in connections.all(initialized_only=True):
-        connection.close()
-        close_pool = getattr(connection, "close_pool", None)
-        if close_pool is not None:
-            close_pool()

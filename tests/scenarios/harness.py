@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,15 @@ START_SECONDS = 20.0
 class Process:
     """One `manage.py` command in a session, and so a process group, of its own."""
 
-    def __init__(self, words: tuple[str, ...], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, words: tuple[str, ...], environment: Mapping[str, str], log: Path, prefix: Sequence[str] = ()
+    ) -> None:
         self.words = words
         self.log = log
         self.started_at = time.monotonic()
         with log.open("wb") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "manage.py", *words],
+                [*prefix, sys.executable, "manage.py", *words],
                 cwd=CHECKOUT,
                 env={**environment},
                 stdin=subprocess.DEVNULL,
@@ -131,10 +133,11 @@ class Processes:
         *words: str,
         settings: Mapping[str, Any] | None = None,
         variables: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> Process:
-        """Start a `manage.py` command."""
+        """Start a `manage.py` command, run by the command `prefix` where one is given."""
         log = self.folder / f"{len(self.started)}.log"
-        process = Process(words, self.environment(settings or {}, variables or {}), log)
+        process = Process(words, self.environment(settings or {}, variables or {}), log, prefix)
         self.started.append(process)
         return process
 

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import subprocess
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -147,3 +148,10 @@ def transfer(context: Any, key: str, die_at: str = "") -> None:
         die("kill")
     if first and die_at == "gate":
         wait_for(key)
+
+
+@task
+def leave_an_orphan(key: str) -> int:
+    """Return the status of a subprocess that leaves a process behind, which ends a little later."""
+    script = f"(sleep 0.2; touch '{os.environ['SCENARIO_FOLDER']}/orphan-{key}') & exit 7"
+    return subprocess.run(["sh", "-c", script], check=False).returncode

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connections
+from django.db import connections, transaction
 
-from django_jobs.models import StateChoices
+from django_jobs.models import Job, StateChoices
 from django_jobs.worker.options import WorkerOptions
 from django_jobs.worker.process import Worker
 from tests.eventually import eventually
@@ -64,6 +64,17 @@ class TestCommandInAThread:
         assert "3 completed" in out.getvalue()
         assert nothing_runs()
         eventually(lambda: not other_sessions())
+
+    def test_inside_a_transaction_it_is_refused_and_the_callers_connection_stays(self, queue, gates):
+        def call() -> None:
+            with transaction.atomic():
+                tasks.quick.enqueue()
+                with pytest.raises(CommandError, match=r"inside a transaction on 'default'.*run_due"):
+                    call_command("runjobs", drain=True, stdout=StringIO())
+                assert Job.objects.count() == 1
+            assert Job.objects.get().state == StateChoices.READY
+
+        assert in_thread(call) is None
 
     def test_its_status_is_that_of_the_error_51(self, queue, gates):
         tasks.flaky.using(max_attempts=1).enqueue(9)

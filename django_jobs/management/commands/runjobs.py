@@ -18,20 +18,21 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections
 from django.utils import autoreload
-from django.utils.module_loading import autodiscover_modules
 
 from django_jobs import conf
 from django_jobs.checks import missing_tables
-from django_jobs.exceptions import UnknownSetting, suggestion
+from django_jobs.exceptions import UnknownSetting, UnloadableTasks, suggestion
 from django_jobs.management.telling import banner, report
 from django_jobs.management.values import count, queue_limit, queue_name, seconds, seconds_or_zero
 from django_jobs.tasks import registry
 from django_jobs.telemetry import logger
+from django_jobs.worker.connections import close_all, open_transactions
 from django_jobs.worker.foreground import EXIT_BROKEN, EXIT_OK, StopSignals, leave, run_worker
 from django_jobs.worker.health import HealthFile
 from django_jobs.worker.options import WorkerOptions
-from django_jobs.worker.process import Worker
-from django_jobs.worker.supervisor import LAST_SECONDS, Supervisor, close_connections
+from django_jobs.worker.process import Worker, load_tasks
+from django_jobs.worker.reaping import reap_as_process_1
+from django_jobs.worker.supervisor import LAST_SECONDS, Supervisor
 
 EPILOG = """\
 signals:
@@ -40,7 +41,7 @@ signals:
 
 exit status:
   0  stopped or drained, every job came home
-  1  could not start, or a part of the worker broke
+  1  could not start (no database, tasks that can't be loaded), or a part of the worker broke
   2  wrong command line
   3  the grace time ended; unfinished jobs were handed back
   4  a drain met jobs that failed for good (they are listed)
@@ -161,9 +162,21 @@ class Command(BaseCommand):
                 f"There is no database {alias!r} in DATABASES.{suggestion(alias, list(connections))}",
                 returncode=2,
             )
+        if inside := open_transactions():
+            raise CommandError(
+                f"runjobs was called inside a transaction on {inside[0]!r}. Its worker has connections of "
+                "its own, which would see nothing of it: call it outside of atomic(), or in a test use "
+                "django_jobs.testing.run_due().",
+                returncode=EXIT_BROKEN,
+            )
         stop = StopSignals()
         stop.install({signal.SIGTERM: stop.ask, signal.SIGINT: stop.ask})
-        autodiscover_modules("tasks")
+        if is_main_process(self) and not options["reload"]:
+            reap_as_process_1()
+        try:
+            load_tasks()
+        except UnloadableTasks as error:
+            raise CommandError(str(error), returncode=EXIT_BROKEN) from error
         self.check_queues([name for name, _ in options["queue"] or ()] + options["exclude_queue"])
         self.wait_for_tables(alias, settings.startup_wait_seconds, stop)
         chosen = worker_options(options, alias)
@@ -287,7 +300,7 @@ class Command(BaseCommand):
             except DatabaseError as error:
                 problem, hint = f"Database {alias!r}: {' '.join(str(error).split())}", ""
             finally:
-                close_connections()
+                close_all()
             if not problem or stop.count:
                 return
             if monotonic() >= deadline:
