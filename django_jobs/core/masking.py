@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from django_jobs.core import rich
+
 MASK = "••••••"
 """Stands for a value that isn't shown; its length says nothing of the value's."""
 
@@ -22,13 +24,34 @@ def is_sensitive(name: object, names: Collection[str]) -> bool:
 
 def masked(value: Any, names: Collection[str]) -> Any:
     """Return `value` with everything that a dict in it holds under a sensitive name masked, at any depth."""
-    if isinstance(value, Mapping):
-        return {
-            key: MASK if is_sensitive(key, names) else masked(inner, names) for key, inner in value.items()
-        }
-    if isinstance(value, (list, tuple)):
-        return [masked(inner, names) for inner in value]
+    match value:
+        case {rich.MARK: "dict", "value": [*pairs]}:  # a dict in rich encoding
+            return {**value, "value": [masked_pair(pair, names) for pair in pairs]}
+        case Mapping():
+            return {key: masked_item(key, inner, names) for key, inner in value.items()}
+        case list() | tuple():
+            return [masked(inner, names) for inner in value]
     return value
+
+
+def masked_pair(pair: Any, names: Collection[str]) -> Any:
+    """Return a key and a value of a dict in rich encoding, the value masked as in any other dict."""
+    match pair:
+        case [key, inner]:
+            return [key, masked_item(key_of(key), inner, names)]
+    return MASK  # none of ours, so what it means can't be told
+
+
+def key_of(key: Any) -> Any:
+    """Return a key as it was before it was written in rich encoding."""
+    try:
+        return rich.restore(key)
+    except ValueError:
+        return key
+
+
+def masked_item(key: object, inner: Any, names: Collection[str]) -> Any:
+    return MASK if is_sensitive(key, names) else masked(inner, names)
 
 
 def masked_positional(
@@ -48,5 +71,5 @@ def masked_positional(
     shown = []
     for position, value in enumerate(args):
         name = parameters[min(position, len(parameters) - 1)] if parameters else ""
-        shown.append(MASK if is_sensitive(name, names) else masked(value, names))
+        shown.append(masked_item(name, value, names))
     return shown

@@ -2,7 +2,8 @@
 Rich arguments: values beyond JSON, as JSON that says what they were.
 
 For tasks with `encoding="rich"`. `flatten` is applied before `arguments` encodes a call or a return value,
-`restore` after it was decoded: what comes back is equal and of the same type. A value beyond JSON becomes
+`restore` after it was decoded: what comes back is equal and of the same type, but for named tuples, which
+come back as tuples, and for time zones, of which the offset stays. A value beyond JSON becomes
 `{"$type": name, "value": …}`; a mapping that JSON can't hold as it is (keys that aren't text, or a key
 `$type` of its own) becomes a list of pairs under the name `dict`.
 """
@@ -17,11 +18,11 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from django_jobs.core.arguments import MAX_DEPTH
+
 MARK = "$type"
 
-Flatten = Callable[[Any], Any]
-
-WRITERS: dict[type, tuple[str, Flatten]] = {
+WRITERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
     datetime: ("datetime", datetime.isoformat),
     date: ("date", date.isoformat),
     time: ("time", time.isoformat),
@@ -29,11 +30,11 @@ WRITERS: dict[type, tuple[str, Flatten]] = {
     Decimal: ("decimal", str),
     UUID: ("uuid", str),
     bytes: ("bytes", lambda value: b64encode(value).decode("ascii")),
-    tuple: ("tuple", lambda value: [flatten(item) for item in value]),
-    set: ("set", lambda value: [flatten(item) for item in value]),
-    frozenset: ("frozenset", lambda value: [flatten(item) for item in value]),
 }
 """By exact type: the name in the JSON, and how a value is written."""
+
+COLLECTIONS: dict[type, str] = {tuple: "tuple", set: "set", frozenset: "frozenset"}
+"""By type: the name in the JSON of what is written as a list of items."""
 
 READERS: dict[str, Callable[[Any], Any]] = {
     "datetime": datetime.fromisoformat,
@@ -52,19 +53,29 @@ READERS: dict[str, Callable[[Any], Any]] = {
 """By name in the JSON: how a value is read back."""
 
 
-def flatten(value: Any) -> Any:
-    """Return `value` as plain JSON values; what is neither rich nor JSON is left as it is, to be refused."""
-    writer = WRITERS.get(type(value))
-    if writer is not None:
-        return {MARK: writer[0], "value": writer[1](value)}
+def flatten(value: Any, room: int = MAX_DEPTH) -> Any:
+    """
+    Return `value` as plain JSON values; what is neither rich nor JSON is left as it is, to be refused.
+
+    So is what lies deeper than `room` levels, be it because a value contains itself.
+    """
+    if writer := WRITERS.get(type(value)):
+        name, write = writer
+        return {MARK: name, "value": write(value)}
     if isinstance(value, float) and not math.isfinite(value):
-        return {MARK: "float", "value": repr(value)}
+        return {MARK: "float", "value": float.__repr__(value)}
+    if not room:
+        return value
+    for kind, name in COLLECTIONS.items():
+        if isinstance(value, kind):
+            return {MARK: name, "value": [flatten(item, room - 1) for item in value]}
     if isinstance(value, Mapping):
         if MARK not in value and all(type(key) is str for key in value):
-            return {key: flatten(item) for key, item in value.items()}
-        return {MARK: "dict", "value": [[flatten(key), flatten(item)] for key, item in value.items()]}
+            return {key: flatten(item, room - 1) for key, item in value.items()}
+        pairs = [[flatten(key, room - 1), flatten(item, room - 1)] for key, item in value.items()]
+        return {MARK: "dict", "value": pairs}
     if isinstance(value, list):
-        return [flatten(item) for item in value]
+        return [flatten(item, room - 1) for item in value]
     return value
 
 

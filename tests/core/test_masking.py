@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django_jobs.core import rich
 from django_jobs.core.masking import MASK, is_sensitive, masked, masked_positional
 
 
@@ -30,6 +31,24 @@ class TestMasked:
 
     def test_without_names_nothing_is_masked(self):
         assert masked({"password": "x"}, []) == {"password": "x"}
+
+
+class TestRichDicts:
+    def test_values_of_a_dict_whose_keys_are_not_all_text_are_masked_too(self):
+        value = rich.flatten({"password": "x", 1: {b"token": "y", 2: "z"}})
+
+        assert rich.restore(masked(value, ["password", "token"])) == {
+            "password": MASK,
+            1: {b"token": MASK, 2: "z"},
+        }
+
+    def test_what_only_looks_like_one_tells_nothing(self):
+        value = {
+            "$type": "dict",
+            "value": ["password", ["password", "x", "y"], [{"$type": 1}, {"password": "x"}]],
+        }
+
+        assert masked(value, ["password"])["value"] == [MASK, MASK, [{"$type": 1}, {"password": MASK}]]
 
 
 class TestPositional:

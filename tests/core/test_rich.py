@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from typing import NamedTuple
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from django_jobs.core.arguments import UnstorableValue, encode_call
 from django_jobs.core.rich import flatten, restore
 
 LEAVES = (
@@ -84,8 +86,37 @@ class TestRoundTrip:
         assert flatten(value) == value
         assert restore(value) == value
 
+    def test_a_float_of_another_library_comes_back_whatever_it_calls_itself(self):
+        class Scalar(float):
+            def __repr__(self):
+                return "np.float64(inf)"
+
+        assert restore(flatten([Scalar("inf")])) == [float("inf")]
+
+    def test_a_named_tuple_comes_back_as_a_tuple_with_all_that_is_in_it(self):
+        class Price(NamedTuple):
+            amount: Decimal
+
+        assert restore(json.loads(json.dumps(flatten(Price(Decimal("2.90")))))) == (Decimal("2.90"),)
+
 
 class TestRefusals:
+    @pytest.mark.parametrize("kind", [list, tuple])
+    def test_nesting_that_json_cannot_take_is_refused_where_it_is(self, kind):
+        value: object = date(2026, 1, 31)
+        for _ in range(5_000):
+            value = kind([value])
+
+        with pytest.raises(UnstorableValue, match=r"^args\[0\].*nested deeper than 200 levels"):
+            encode_call(flatten([value]), {}, max_bytes=10**6)
+
+    def test_a_value_that_contains_itself_is_refused(self):
+        value: list[object] = []
+        value.append({1: value})
+
+        with pytest.raises(UnstorableValue, match="contains itself"):
+            encode_call(flatten([value]), {}, max_bytes=10**6)
+
     @pytest.mark.parametrize(
         "text",
         [
