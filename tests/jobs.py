@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from threading import Event
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import connection
 
 from django_jobs import Cancel, Constant, Fail, Retry, Snooze, task
@@ -217,6 +218,12 @@ def ignore_timeout(name: str) -> None:
     """Wait in C, where no exception can be raised."""
     told.put(name)
     gate(name).wait(20)
+
+
+@task(max_attempts=1)
+async def abackend_pid() -> int:
+    """Return the server process of the session that async bodies use."""
+    return await sync_to_async(backend_pid.func)()
 
 
 @task

@@ -7,9 +7,11 @@ A job must never fail because an idle connection was cut meanwhile, and never se
 from __future__ import annotations
 
 import select
-from threading import current_thread
+from threading import current_thread, main_thread
 from typing import Any
+from weakref import ref
 
+import psycopg
 from asgiref.sync import sync_to_async
 from django.db import Error, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -22,8 +24,13 @@ from django_jobs.telemetry import logger
 def check_connections() -> None:
     """Drop this thread's connections that can't be used any more, so that the job opens new ones."""
     for connection in connections.all(initialized_only=True):
-        if connection.connection is not None and (is_cut(connection) or connection.errors_occurred):
+        if connection.connection is not None and is_unfit(connection):
             drop(connection)
+
+
+def is_unfit(connection: BaseDatabaseWrapper) -> bool:
+    """Whether a connection was cut, or had an error after which Django itself would look at it."""
+    return connection.errors_occurred or is_cut(connection)
 
 
 def is_cut(connection: BaseDatabaseWrapper) -> bool:
@@ -37,10 +44,11 @@ def is_cut(connection: BaseDatabaseWrapper) -> bool:
     if getattr(raw, "closed", False):
         return True
     try:
-        readable, _, _ = select.select([raw.fileno()], [], [], 0)
-    except (OSError, ValueError, AttributeError):
+        poll = select.poll()
+        poll.register(raw.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+    except (OSError, ValueError, AttributeError, psycopg.Error):
         return connection.vendor == "postgresql"
-    return bool(readable)
 
 
 def tidy_connections(task_path: str) -> None:
@@ -109,23 +117,33 @@ def open_transactions() -> list[str]:
     ]
 
 
-bridged: set[str] = set()
-"""Aliases that async bodies have used through `sync_to_async`, in the one thread that Django keeps for it."""
+bridged: list[ref[BaseDatabaseWrapper]] = []
+"""Connections that others than our threads opened: async bodies, in the thread that `sync_to_async` keeps."""
 
 
 def note_bridged(sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-    """Remember that a connection was opened in a thread that isn't ours."""
-    if not current_thread().name.startswith("django_jobs-"):
-        bridged.add(connection.alias)
+    """Remember a connection that was opened in a thread that isn't ours."""
+    thread = current_thread()
+    if thread is not main_thread() and not thread.name.startswith("django_jobs-"):
+        bridged[:] = [known for known in bridged if known() not in (None, connection)]
+        bridged.append(ref(connection))
 
 
 connection_created.connect(note_bridged, dispatch_uid="django_jobs.worker.connections.note_bridged")
 
 
 async def check_bridged_connections() -> None:
-    """`check_connections`, in the thread in which async bodies use the database, if they ever did."""
-    if bridged:
-        await sync_to_async(check_connections)()
+    """
+    `check_connections` for what async bodies use.
+
+    A hop into the thread of those connections takes as long as many a body, so it is made only when one of
+    them looks unfit from here: it may just be in use.
+    """
+    for known in bridged:
+        connection = known()
+        if connection is not None and connection.connection is not None and is_unfit(connection):
+            await sync_to_async(check_connections)()
+            return
 
 
 async def leave_bridged_connections_idle() -> None:

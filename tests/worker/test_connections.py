@@ -1,0 +1,81 @@
+"""Connections of the threads that run bodies: a job never fails because an idle one was cut."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+
+import pytest
+from django.db import connection
+from django.db import connections as django_connections
+
+from django_jobs.worker import connections
+from tests import jobs
+from tests.worker.workers import QUICK, end_sessions, job_of, running
+
+
+@pytest.fixture
+def many_files():
+    """Have every descriptor below 1,024 taken, as in a process with many sockets."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 1100:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2000), hard))
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    while taken[-1] < 1024:
+        taken.append(os.dup(taken[0]))
+    yield
+    for descriptor in taken:
+        os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("session", [jobs.backend_pid, jobs.abackend_pid], ids=["sync", "async"])
+class TestAcrossJobs:
+    @pytest.fixture(autouse=True)
+    def kept_while_idle(self, settings, transactional_db, monkeypatch):
+        settings.DJANGO_JOBS = QUICK
+        monkeypatch.setitem(django_connections.settings["default"], "CONN_MAX_AGE", None)
+
+    def test_bodies_keep_their_connection(self, session):
+        with running(threads=1):
+            assert len({job_of(session.enqueue()).return_value for _ in range(3)}) == 1
+
+    def test_one_that_was_cut_while_idle_costs_no_job(self, session):
+        with running(threads=1):
+            for _ in range(3):
+                job = job_of(session.enqueue())
+                assert (job.state, job.attempt) == ("SUCCESSFUL", 1)
+
+                end_sessions(job.return_value)
+
+
+def test_jobs_that_use_no_database_make_no_hop_to_the_thread_that_does(transactional_db, settings):
+    settings.DJANGO_JOBS = QUICK
+    with running():
+        job_of(jobs.abackend_pid.enqueue())
+        hops = []
+        original = connections.sync_to_async
+        connections.sync_to_async = lambda call: hops.append(call) or original(call)
+        try:
+            jobs.agive.enqueue_many((number,) for number in range(50))
+            job_of(jobs.agive.enqueue(0))
+        finally:
+            connections.sync_to_async = original
+
+    assert connections.check_connections not in hops
+
+
+def test_a_connection_is_fit_however_many_files_are_open(db, many_files):
+    found = []
+
+    def look():
+        connection.ensure_connection()
+        assert connection.connection.fileno() > 1024
+        found.append(connections.is_unfit(connection))
+        connection.close()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert found == [False]
