@@ -14,5 +14,8 @@ class DjangoJobsConfig(AppConfig):
 
     def ready(self) -> None:
         from django_jobs import checks
+        from django_jobs.framework import IN_CORE
 
         checks.register()
+        if not IN_CORE:  # there an app of its own registers it, which projects needn't install
+            import django_tasks.checks  # noqa: F401

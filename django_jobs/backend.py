@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.core import checks
+from django.utils.module_loading import import_string
 
 from django_jobs import conf, results
 from django_jobs.core.records import Inserted, NewJob
 from django_jobs.enqueueing import Limits, calls_of, decoded, enqueue_chunks, enqueue_one, prepare
 from django_jobs.exceptions import UnknownSetting
 from django_jobs.framework import (
+    TASK_MAX_PRIORITY,
+    TASK_MIN_PRIORITY,
     AnyResult,
     BaseTaskBackend,
     InvalidTask,
@@ -27,13 +32,11 @@ from django_jobs.framework import (
     TaskResultStatus,
     task_enqueued,
 )
-from django_jobs.tasks import JobTask
+from django_jobs.tasks import JobTask, unchecked
 from django_jobs.telemetry import is_heard
 
 OPTIONS = frozenset({"database", "max_attempts", "max_argument_bytes"})
 """Settings that a backend's OPTIONS may choose for the jobs that it enqueues."""
-
-QUEUE_NAME_LENGTH = 128
 
 
 class JobsBackend(BaseTaskBackend):
@@ -47,12 +50,14 @@ class JobsBackend(BaseTaskBackend):
 
     def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
         super().__init__(alias, params)  # type: ignore[arg-type]
-        self.options = dict(params.get("OPTIONS", {}))
+        self.options = params.get("OPTIONS", {})
+        self.queues_given = params.get("QUEUES", ())
 
     @property
     def database(self) -> str:
         """Alias of the database that holds this backend's jobs."""
-        chosen: str | None = self.options.get("database")
+        options: Any = self.options  # the project's, so it may be no dict
+        chosen: str | None = options.get("database") if isinstance(options, Mapping) else None
         return chosen or conf.database()
 
     @property
@@ -67,20 +72,23 @@ class JobsBackend(BaseTaskBackend):
             max_argument_bytes=self.options.get("max_argument_bytes", settings.max_argument_bytes),
         )
 
+    def queue_problems(self, where: str) -> list[str]:
+        """Return a sentence for each queue name in `QUEUES` that no job can have."""
+        if isinstance(self.queues_given, str):  # which Django takes for the names of its letters
+            return [f"{where} must be a list of names, not {self.queues_given!r}."]
+        return [f"{where}: {problem}" for problem in map(problem_of_queue, self.queues_given) if problem]
+
     def validate_task(self, task: Any) -> None:
         """Raise InvalidTask unless this backend can run `task`; its message names the option and value."""
+        check_types(task)
         if isinstance(task.run_after, timedelta):
             super().validate_task(WithoutDelay(task))  # type: ignore[arg-type]  # a stand-in
         else:
             super().validate_task(task)
-        name = task.queue_name
-        if not isinstance(name, str) or not name or "\0" in name or not is_encodable(name):
-            raise InvalidTask(f"queue_name must be a text without NUL or lone surrogates, not {name!r}.")
-        if len(name) > QUEUE_NAME_LENGTH:
-            raise InvalidTask(
-                f"queue_name can't be longer than {QUEUE_NAME_LENGTH} characters, but {name[:40]!r}… "
-                f"has {len(name)}."
-            )
+        check_place(task)
+        problem = problem_of_queue(task.queue_name)
+        if problem:
+            raise InvalidTask(problem)
 
     def enqueue(  # type: ignore[override]  # the stubs tie the result to the task's signature
         self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -88,6 +96,7 @@ class JobsBackend(BaseTaskBackend):
         """Insert one job in the caller's transaction and return its result, still READY."""
         self.validate_task(task)
         self.check_importable(task)
+        task = self.own(task)
         job = prepare(task, args, kwargs, self.limits)
         inserted = enqueue_one(self.database, job)
         result = self.new_result(task, job, inserted)
@@ -132,6 +141,20 @@ class JobsBackend(BaseTaskBackend):
                 "something else. Give the task a name of its own at module level."
             )
 
+    def own(self, task: Any) -> JobTask:
+        """Return a task that was defined for a backend of another kind as one of ours."""
+        if isinstance(task, JobTask):
+            return task
+        from django_jobs.discovery import adopted  # not at import: it needs what needs this module
+
+        return unchecked(
+            adopted(import_string(task.module_path)),
+            priority=task.priority,
+            queue_name=task.queue_name,
+            run_after=task.run_after,
+            backend=task.backend,
+        )
+
     def new_result(self, task: JobTask, job: NewJob, inserted: Inserted) -> AnyResult:
         """Return the result of a job that was just enqueued."""
         args, kwargs, meta = decoded(job)
@@ -156,6 +179,45 @@ class JobsBackend(BaseTaskBackend):
             backend=self.alias,
             errors=[],
             worker_ids=[],
+        )
+
+
+def check_types(task: Any) -> None:
+    """Raise InvalidTask for an option that Django's own checks would compare without looking at its type."""
+    if not isinstance(task.priority, Real | Decimal) or task.priority != task.priority:  # NaN is no number
+        raise InvalidTask(
+            f"priority must be a whole number between {TASK_MIN_PRIORITY} and {TASK_MAX_PRIORITY}, "
+            f"not {task.priority!r}."
+        )
+    if not isinstance(task.run_after, datetime | timedelta | None):
+        raise InvalidTask(f"run_after must be a datetime, a timedelta or None, not {task.run_after!r}.")
+    if not isinstance(task.queue_name, str):
+        raise InvalidTask(problem_of_queue(task.queue_name))
+
+
+def problem_of_queue(name: Any) -> str:
+    """Return why no queue can have this name; empty when one can."""
+    if not isinstance(name, str) or not name or "\0" in name or not is_encodable(name):
+        return f"queue_name must be a text without NUL or lone surrogates, not {name!r}."
+    if len(name) > conf.QUEUE_NAME_LENGTH:
+        return (
+            f"queue_name can't be longer than {conf.QUEUE_NAME_LENGTH} characters, but {name[:40]!r}… has "
+            f"{len(name)}."
+        )
+    return ""
+
+
+def check_place(task: Any) -> None:
+    """Raise InvalidTask for a function that no import finds: a lambda, or one in a class."""
+    name = task.func.__qualname__
+    if "<lambda>" in name:
+        raise InvalidTask(
+            f"Task function {task.module_path} is a lambda, which a worker can't import by its name. "
+            "Write it as a function with def, at module level."
+        )
+    if "." in name:
+        raise InvalidTask(
+            f"Task function must be defined at a module level, but {task.module_path} is defined in a class."
         )
 
 

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 from django.apps import apps
 from django.conf import settings
 from django.core import checks
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, connections, router
 
 from django_jobs import conf
 from django_jobs.exceptions import suggestion
+from django_jobs.framework import InvalidTaskBackend, task_backends
+from django_jobs.tasks import is_jobs_backend
 
 if TYPE_CHECKING:
     from django_jobs.backend import JobsBackend
@@ -53,7 +55,48 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
                 id="django_jobs.E004",
             )
         )
-    return messages + check_database(conf.database())
+    return messages + check_database(conf.database()) + check_routers()
+
+
+def check_routers() -> list[checks.CheckMessage]:
+    """Check that the database routers look for jobs where they are kept, and let tables be made there."""
+    Job = apps.get_model("django_jobs", "Job")
+    kept = {backend.database for backend in our_backends()} or {conf.database()}
+    looked_in = router.db_for_write(Job)
+    messages: list[checks.CheckMessage] = []
+    if looked_in not in kept:
+        messages.append(
+            checks.Warning(
+                f"Jobs are kept in the database {min(kept)!r}, but the database routers send the models of "
+                f"django_jobs to {looked_in!r}, where the admin will look for them.",
+                hint="Have a router's db_for_read and db_for_write answer for the app label 'django_jobs'.",
+                id="django_jobs.W002",
+            )
+        )
+    messages += [
+        checks.Warning(
+            f"Jobs are kept in the database {alias!r}, but the database routers don't let migrate make the "
+            "tables of django_jobs there.",
+            hint="Have a router's allow_migrate answer for the app label 'django_jobs'.",
+            id="django_jobs.W003",
+        )
+        for alias in sorted(kept)
+        if not router.allow_migrate_model(alias, Job)
+    ]
+    return messages
+
+
+def our_backends() -> list[JobsBackend]:
+    """Return the backends of `TASKS` that are ours and whose options are right."""
+    found = []
+    for alias in task_backends:
+        try:
+            backend: Any = task_backends[alias]
+        except (InvalidTaskBackend, TypeError, ValueError):
+            continue  # Django's own check of TASKS tells of it
+        if is_jobs_backend(backend) and not conf.problems_of(backend.options, ""):
+            found.append(backend)
+    return found
 
 
 def check_database(alias: str) -> list[checks.CheckMessage]:
@@ -106,6 +149,14 @@ def check_backend(backend: JobsBackend) -> list[checks.CheckMessage]:
         checks.Error(problem, id="django_jobs.E006")
         for problem in conf.problems_of(backend.options, f"{where}['OPTIONS']", OPTIONS)
     ]
+    messages += [
+        checks.Error(
+            problem,
+            hint="Name the queues in a list, such as ['default', 'mail']; an empty one allows any name.",
+            id="django_jobs.E008",
+        )
+        for problem in backend.queue_problems(f"{where}['QUEUES']")
+    ]
     alias = backend.options.get("database")
     if alias is not None and not messages:
         if alias not in connections:
@@ -140,6 +191,8 @@ def missing_tables(alias: str) -> list[str]:
         present = set(connection.introspection.table_names(cursor))
         for model in apps.get_app_config("django_jobs").get_models():
             table = model._meta.db_table
+            if model._meta.proxy:
+                continue  # its table is another model's
             if table not in present:
                 problems.append(f"The table {table} is missing in the database {alias!r}.")
                 continue

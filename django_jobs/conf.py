@@ -20,6 +20,9 @@ from django.db import router
 from django_jobs.core.backoff import DEFAULT, LONGEST, Policy, is_policy
 from django_jobs.exceptions import UnknownSetting, suggestion
 
+QUEUE_NAME_LENGTH = 128
+"""Longest name of a queue, in characters."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

@@ -17,6 +17,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.conf import QUEUE_NAME_LENGTH
 from django_jobs.core.states import FINAL, Decision, Kind, State
 from django_jobs.fields import JSONText
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 FINISHED = sorted(state.value for state in FINAL)
 
-QUEUE_NAME_LENGTH = 128
-"""Longest queue name; longer ones are refused when a task is defined."""
 TASK_PATH_LENGTH = 500
 """Longest dotted path of a task."""
 

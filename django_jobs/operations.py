@@ -96,7 +96,5 @@ class Operations:
     @staticmethod
     def check_name(queue_name: str) -> None:
         """Raise UnknownQueue for a text that is no queue's name."""
-        from django_jobs.models import QUEUE_NAME_LENGTH
-
-        if not queue_name or len(queue_name) > QUEUE_NAME_LENGTH or "\0" in queue_name:
+        if not queue_name or len(queue_name) > conf.QUEUE_NAME_LENGTH or "\0" in queue_name:
             raise UnknownQueue(queue_name, ())

@@ -8,18 +8,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from django_jobs.core import rich
+from django_jobs.core.arguments import decode
 from django_jobs.core.records import ClaimedJob
-from django_jobs.core.states import FAILURES, State
-from django_jobs.framework import AnyResult, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
-from django_jobs.tasks import JobTask, registry
+from django_jobs.core.states import FAILURES, UNCOUNTED, State
+from django_jobs.exceptions import UnknownSetting
+from django_jobs.framework import (
+    AnyResult,
+    InvalidTaskBackend,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_backends,
+)
+from django_jobs.tasks import UNSET, JobTask, backend_of, is_jobs_backend, options_of, registry, unchecked
 
 STATUS = {
     State.BLOCKED: TaskResultStatus.READY,
@@ -99,15 +112,14 @@ def returned(task: Any, value: Any) -> Any:
         return value
 
 
-UNCOUNTED = frozenset({"SNOOZED", "RELEASED"})
-"""Kinds of runs that are no attempts to Django's framework."""
-
-
 def of_claim(
-    job: ClaimedJob, task: JobTask, args: list[Any], kwargs: dict[str, Any], worker: int
+    job: ClaimedJob, task: JobTask, args: list[Any], kwargs: dict[str, Any], *, worker: int, database: str
 ) -> AnyResult:
     """Return the result of a job that a worker has just claimed: RUNNING, this worker appended."""
     past = job.past or []
+    if task.encoding == "rich":
+        args, kwargs = decode(job.call)  # a result shows what is stored: Django lets it hold JSON only
+    backend = alias_of(task, job.queue_name, database)
     return TaskResult(
         task=task_of_row(
             task,
@@ -116,7 +128,7 @@ def of_claim(
             max_attempts=job.max_attempts,
             run_after=as_shown(job.run_after) if job.run_after != job.enqueued_at else None,
             meta=meta_of(job),
-            backend=task.backend,
+            backend=backend,
         ),
         id=str(job.id),
         status=TaskResultStatus.RUNNING,
@@ -126,7 +138,7 @@ def of_claim(
         last_attempted_at=as_shown(job.last_attempted_at),
         args=args,
         kwargs=kwargs,
-        backend=task.backend,
+        backend=backend,
         errors=[
             TaskError(exception_class_path=run["exception_class"], traceback=run["traceback"])
             for run in past
@@ -163,50 +175,94 @@ def task_of_row(
 
     A row that was enqueued yesterday may have a queue or priority that today's code refuses.
     """
-    copy: JobTask = object.__new__(type(task))
-    for name in field_names(type(task)):
-        object.__setattr__(copy, name, getattr(task, name))
-    for name, value in (
-        ("queue_name", queue_name),
-        ("priority", priority),
-        ("max_attempts", max_attempts),
-        ("run_after", run_after),
-        ("meta", meta),
-        ("backend", backend),
-    ):
-        object.__setattr__(copy, name, value)
-    return copy
+    return unchecked(
+        task,
+        queue_name=queue_name,
+        priority=priority,
+        max_attempts=as_given(task, max_attempts, backend),
+        run_after=run_after,
+        meta=meta,
+        backend=backend,
+    )
 
 
-def field_names(task_class: type[JobTask]) -> tuple[str, ...]:
-    """Return the names of a task class' fields."""
-    return tuple(task_class.__dataclass_fields__)
+def as_given(task: JobTask, max_attempts: int | None, backend: str) -> Any:
+    """
+    Return the attempts of a row as its task says them: a task that says nothing leaves it to the settings.
+
+    So the task of a result equals the one that was enqueued, for as long as the settings stay.
+    """
+    if task.max_attempts is not UNSET:
+        return max_attempts
+    try:
+        found = backend_of(backend)
+        usual = found.limits.max_attempts if is_jobs_backend(found) else None  # type: ignore[attr-defined]
+    except (InvalidTaskBackend, UnknownSetting):  # the settings have changed since
+        return max_attempts
+    return UNSET if max_attempts == usual else max_attempts
+
+
+def alias_of(task: JobTask, queue_name: str, database: str) -> str:
+    """
+    Return the alias of `TASKS` through which a job of `task` in `database` is looked up.
+
+    The row doesn't name it. It is the task's own where that keeps its jobs there, or otherwise the first that
+    does; one that lists the queue goes before one that doesn't.
+    """
+    own, second = task.backend, ""
+    for alias in dict.fromkeys([own, *task_backends]):
+        try:
+            backend: Any = backend_of(alias)
+        except InvalidTaskBackend:
+            continue
+        if is_jobs_backend(backend) and backend.database == database:
+            if not backend.queues or queue_name in backend.queues:
+                return str(alias)
+            second = second or alias
+    return second or own
 
 
 def task_at(path: str) -> JobTask:
-    """Return the registered task at `path`, importing its module where needed, or a stand-in."""
+    """Return the task at `path`, importing the tasks of all apps where it isn't known yet, or a stand-in."""
     known = registry.get(path)
-    if known is not None:
-        return known
-    return stand_in(path)
+    if known is None and apps.ready:
+        from django_jobs.discovery import discover_once  # not at import: it needs the log's wording
+
+        discover_once()
+        known = registry.get(path)
+    return known or stand_in(path)
 
 
-def stand_in(path: str) -> JobTask:
-    """Return a task of this name that can be shown, but neither enqueued nor run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandIn(JobTask):
+    """A task that this code doesn't know: it can be shown, but neither enqueued nor run."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (stand_in_with, (self.module_path, options_of(self)))
+
+
+@lru_cache(maxsize=1024)
+def stand_in(path: str) -> StandIn:
+    """Return the stand-in of this name."""
 
     def missing(*args: Any, **kwargs: Any) -> None:
         raise LookupError(f"No task {path!r} is known to this code.")
 
     module, _, name = path.rpartition(".")
     missing.__module__, missing.__qualname__, missing.__name__ = module, name, name
-    copy: JobTask = object.__new__(JobTask)
+    blank: StandIn = object.__new__(StandIn)
     defaults: Mapping[str, Any] = {
         name: field.default_factory() if callable(field.default_factory) else field.default
-        for name, field in JobTask.__dataclass_fields__.items()
+        for name, field in StandIn.__dataclass_fields__.items()
     }
-    for name, value in {**defaults, "func": missing, "takes_context": False}.items():
-        object.__setattr__(copy, name, value)
-    return copy
+    for name, value in {**defaults, "func": missing}.items():
+        object.__setattr__(blank, name, value)
+    return blank
+
+
+def stand_in_with(path: str, changes: dict[str, Any]) -> JobTask:
+    """Return the task at `path` with `changes`, or its stand-in: how a stand-in is unpickled."""
+    return unchecked(task_at(path), **changes)
 
 
 importable: dict[Callable[..., Any], bool] = {}

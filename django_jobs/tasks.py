@@ -9,6 +9,7 @@ The task: a function with its options, and the registry of all that may run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -167,8 +168,23 @@ class JobTask(Task):  # type: ignore[type-arg]  # generic in the backport only
         return iscoroutinefunction(self.func)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        changes = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "func"}
-        return (rebuild, (self.module_path, changes))
+        return (rebuild, (self.module_path, options_of(self)))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JobTask:
+        return unchecked(self, meta=deepcopy(self.meta, memo))  # all else can't be changed
+
+
+def options_of(task: JobTask) -> dict[str, Any]:
+    """Return every field of a task but its function."""
+    return {f.name: getattr(task, f.name) for f in fields(task) if f.name != "func"}
+
+
+def unchecked(task: JobTask, **changes: Any) -> JobTask:
+    """Return a copy of a task with `changes`, not checked: rows outlive the settings they were made under."""
+    copy: JobTask = object.__new__(type(task))
+    for name, value in {"func": task.func, **options_of(task), **changes}.items():
+        object.__setattr__(copy, name, value)
+    return copy
 
 
 def rebuild(path: str, changes: dict[str, Any]) -> JobTask:
@@ -179,7 +195,7 @@ def rebuild(path: str, changes: dict[str, Any]) -> JobTask:
         raise ValueError(f"Expected {path!r} to point to a Task instance.") from error
     if not isinstance(found, JobTask):
         raise ValueError(f"Expected {path!r} to point to a Task instance, not {type(found).__qualname__}.")
-    return replace(found, **changes)
+    return unchecked(found, **changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,11 +337,6 @@ def call_signature(function: Callable[..., Any], takes_context: bool) -> Signatu
 def check_options(task: JobTask) -> None:
     """Raise InvalidTask for the first option of ours with a value that isn't allowed."""
     name = task.module_path
-    if "<lambda>" in task.func.__qualname__:
-        raise InvalidTask(
-            f"Task function {name} is a lambda, which a worker can't import by its name. "
-            "Write it as a function with def, at module level."
-        )
     for option in ("max_attempts", "timeout", "keep_successful", "keep_failed", "backoff"):
         value = getattr(task, option)
         rule, wanted = conf.RULES[option]

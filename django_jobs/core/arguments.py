@@ -47,6 +47,9 @@ class UnstorableValue(Unstorable, ValueError):
 class UnstorableType(Unstorable, TypeError):
     """JSON has nothing for values, or keys, of this type."""
 
+    def __str__(self) -> str:
+        return f"Unsupported type: {super().__str__()}"  # as Django's own backends begin it
+
 
 class TooLarge(UnstorableValue):
     """The JSON has more bytes than the settings allow; the place is that of the largest part."""

@@ -64,3 +64,6 @@ class Decision(StrEnum):
 
 FAILURES = frozenset({Kind.ERROR, Kind.TIMEOUT, Kind.LOST, Kind.UNKNOWN_TASK})
 """Kinds that count as a failure of the job; the others are not its fault."""
+
+UNCOUNTED = frozenset({Kind.SNOOZED, Kind.RELEASED})
+"""Kinds of runs that are no attempts: neither to `max_attempts` nor to Django's framework."""

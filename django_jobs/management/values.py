@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 
-from django_jobs.models import QUEUE_NAME_LENGTH
+from django_jobs.conf import QUEUE_NAME_LENGTH
 
 
 def checked(rule: Callable[[float], bool], wanted: str) -> Callable[[str], float]:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django_jobs import conf
+from django_jobs.core import rich
 from django_jobs.core.arguments import encode_call
 from django_jobs.framework import Task
 from django_jobs.tasks import call_signature
@@ -143,6 +144,8 @@ class Wanted:
 
 def plain(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a call as it is stored, by the names of its arguments. Raises as enqueueing it would."""
+    if getattr(task, "encoding", "json") == "rich":
+        args, kwargs = rich.flatten(list(args)), rich.flatten(dict(kwargs))
     args_text, kwargs_text = encode_call(args, kwargs, max_bytes=conf.current().max_argument_bytes)
     return bound(task, json.loads(args_text), json.loads(kwargs_text))
 

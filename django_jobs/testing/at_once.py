@@ -13,6 +13,7 @@ from django_jobs.core.arguments import decode
 from django_jobs.core.records import Completed, Ended
 from django_jobs.exceptions import Cancel, Retry, Snooze
 from django_jobs.framework import AnyResult, TaskResultDoesNotExist, TaskResultStatus
+from django_jobs.results import returned
 from django_jobs.testing.running import Session
 
 lock = RLock()
@@ -120,6 +121,7 @@ def renew(result: AnyResult, ended: Ended) -> None:
         result.refresh()
     except TaskResultDoesNotExist:
         if isinstance(ended.outcome, Completed):
-            value = None if ended.outcome.return_value is None else decode(ended.outcome.return_value)
+            text = ended.outcome.return_value
+            value = None if text is None else returned(result.task, decode(text))
             object.__setattr__(result, "status", TaskResultStatus.SUCCESSFUL)
             object.__setattr__(result, "_return_value", value)

@@ -23,7 +23,18 @@ from django.utils import timezone
 from django_jobs import conf
 from django_jobs.backend import JobsBackend
 from django_jobs.core.arguments import decode
-from django_jobs.core.records import ClaimedJob, Completed, Ended, Failed, Inserted, NewJob, Retried
+from django_jobs.core.records import (
+    Cancelled,
+    ClaimedJob,
+    Completed,
+    Ended,
+    Failed,
+    Inserted,
+    NewJob,
+    Released,
+    Retried,
+    Snoozed,
+)
 from django_jobs.core.states import State
 from django_jobs.enqueueing import calls_of, prepare
 from django_jobs.framework import (
@@ -33,7 +44,7 @@ from django_jobs.framework import (
     TaskResultStatus,
     task_enqueued,
 )
-from django_jobs.results import STATUS
+from django_jobs.results import STATUS, returned
 from django_jobs.tasks import JobTask
 from django_jobs.worker.announcer import announce
 from django_jobs.worker.executor import Executor
@@ -52,9 +63,7 @@ class DummyBackend(JobsBackend):
         self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> AnyResult:
         """Record one call and return its result."""
-        self.validate_task(task)
-        self.check_importable(task)
-        job = prepare(task, args, kwargs, self.limits)
+        task, job = self.prepared(task, args, kwargs)
         now = timezone.now()
         due = now + job.run_after if isinstance(job.run_after, timedelta) else job.run_after or now
         inserted = Inserted(id=next(self.ids), enqueued_at=now, run_after=due)
@@ -69,8 +78,18 @@ class DummyBackend(JobsBackend):
 
     def enqueue_many(self, task: JobTask, calls: Iterable[Any], *, ids: bool = False) -> int | list[str]:
         """See `JobTask.enqueue_many`."""
-        numbers = [self.enqueue(task, args, kwargs).id for args, kwargs in list(calls_of(calls))]
+        given = list(calls_of(calls))
+        for args, kwargs in given:
+            self.prepared(task, args, kwargs)  # all are recorded or none
+        numbers = [self.enqueue(task, args, kwargs).id for args, kwargs in given]
         return numbers if ids else len(numbers)
+
+    def prepared(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[JobTask, NewJob]:
+        """Return the task and the row for a call. Raises what enqueueing it raises."""
+        self.validate_task(task)
+        self.check_importable(task)
+        own = self.own(task)
+        return own, prepare(own, args, kwargs, self.limits)
 
     def get_result(self, result_id: str) -> AnyResult:
         """Return the result with this id. Raises TaskResultDoesNotExist."""
@@ -120,7 +139,7 @@ class ImmediateBackend(DummyBackend):
         )
         ended = async_to_sync(executor.run_async)(claimed) if task.is_async else executor.run(claimed)
         settle(result, ended)
-        announce(replace(ended, result=ended.result and result))
+        announce(replace(ended, result=ended.result and result), alias)
         if isinstance(ended.exception, KeyboardInterrupt):
             raise ended.exception
 
@@ -137,7 +156,8 @@ def settle(result: AnyResult, ended: Ended) -> None:
     if changes["status"] is not TaskResultStatus.READY:
         changes["finished_at"] = timezone.now()
     if isinstance(outcome, Completed):
-        changes["_return_value"] = None if outcome.return_value is None else decode(outcome.return_value)
+        text = outcome.return_value
+        changes["_return_value"] = None if text is None else returned(result.task, decode(text))
     if isinstance(outcome, Failed | Retried):
         trace = outcome.trace
         error = TaskError(exception_class_path=trace.exception_class, traceback=trace.traceback)
@@ -148,12 +168,12 @@ def settle(result: AnyResult, ended: Ended) -> None:
 
 def final_state(ended: Ended) -> State:
     """Return the state in which a run leaves its job."""
-    match type(ended.outcome).__name__:
-        case "Completed":
+    match ended.outcome:
+        case Completed():
             return State.SUCCESSFUL
-        case "Failed":
+        case Failed():
             return State.FAILED
-        case "Cancelled":
+        case Cancelled():
             return State.CANCELLED
-        case _:
+        case Retried() | Snoozed() | Released():
             return State.READY

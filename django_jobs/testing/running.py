@@ -23,10 +23,10 @@ from types import TracebackType
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, transaction
 from django.utils import timezone
-from django.utils.module_loading import autodiscover_modules
 
 from django_jobs import conf
 from django_jobs.core.records import Cancelled, ClaimedJob, Ended, Failed, Retried
+from django_jobs.discovery import discover
 from django_jobs.exceptions import Cancel, Retry, Snooze
 from django_jobs.store import claim, finish, moment, workers
 from django_jobs.store.cursor import Rows, Statement, run
@@ -281,7 +281,7 @@ class Session:
         if rows[0][1:] == ("CANCELLED",) and not isinstance(ended.outcome, Cancelled):
             ended = replace(ended, outcome=Cancelled(reason="cancelled while it ran", keep=None))
         shelters = take_shelter()
-        announce(ended)
+        announce(ended, self.alias)
         leave(shelters)
         return ended
 
@@ -314,7 +314,7 @@ class Session:
 @cache
 def discover_tasks() -> None:
     """Import the tasks of all apps, as a worker does."""
-    autodiscover_modules("tasks")
+    discover()
 
 
 def registration() -> workers.Registration:

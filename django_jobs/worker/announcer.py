@@ -12,6 +12,7 @@ from datetime import datetime
 from queue import SimpleQueue
 from threading import Thread
 
+from django.db import DEFAULT_DB_ALIAS
 from django.dispatch import Signal
 from django.utils import timezone
 
@@ -20,7 +21,8 @@ from django_jobs.core.arguments import decode
 from django_jobs.core.records import Cancelled, Completed, Ended, Failed, Outcome, Released, Retried, Snoozed
 from django_jobs.core.states import Kind
 from django_jobs.framework import TaskError, TaskResultStatus, task_finished
-from django_jobs.results import returned, task_at
+from django_jobs.results import alias_of, returned, task_at
+from django_jobs.tasks import backend_of
 from django_jobs.telemetry import DONE_LEVEL, FAILED_LEVEL, is_heard, job_ended, logger
 from django_jobs.worker.connections import check_connections, leave_idle, tidy_connections
 
@@ -28,7 +30,8 @@ from django_jobs.worker.connections import check_connections, leave_idle, tidy_c
 class Announcer:
     """Sends signals and writes log lines for outcomes, in the order in which they were stored."""
 
-    def __init__(self) -> None:
+    def __init__(self, database: str = DEFAULT_DB_ALIAS) -> None:
+        self.database = database
         self.inbox: SimpleQueue[Ended | None] = SimpleQueue()
         self.thread: Thread | None = None
 
@@ -53,7 +56,7 @@ class Announcer:
                 break
             check_connections()
             try:
-                announce(ended)
+                announce(ended, self.database)
             except BaseException:  # noqa: BLE001  (the next outcome is announced all the same)
                 logger.exception("job %s could not be announced", ended.job.id)
             tidy_connections("of a signal's receiver")
@@ -66,21 +69,21 @@ class Announcer:
             self.thread.join(seconds)
 
 
-def announce(ended: Ended) -> None:
-    """Write the log line and send the signals of one run that ended."""
+def announce(ended: Ended, database: str) -> None:
+    """Write the log line and send the signals of one run that ended, of a job in `database`."""
     job_ended(ended.job, ended.outcome, ended.exception, ended.seconds)
     for signal in signals_of(ended.outcome):
         signal.send_robust(None, job=ended.job, outcome=ended.outcome)
     match ended.outcome:
         case Completed():
-            finished(ended, TaskResultStatus.SUCCESSFUL)
+            finished(ended, TaskResultStatus.SUCCESSFUL, database)
         case Failed():
             try:
                 raise ended.exception or RuntimeError(ended.outcome.trace.message)
             except BaseException:  # noqa: BLE001  (Django's contract: sent while it is being handled)
-                finished(ended, TaskResultStatus.FAILED)
+                finished(ended, TaskResultStatus.FAILED, database)
         case Cancelled():
-            finished(ended, TaskResultStatus.FAILED)
+            finished(ended, TaskResultStatus.FAILED, database)
 
 
 def signals_of(outcome: Outcome) -> list[Signal]:
@@ -104,13 +107,13 @@ def signals_of(outcome: Outcome) -> list[Signal]:
             return []
 
 
-def finished(ended: Ended, status: TaskResultStatus) -> None:
+def finished(ended: Ended, status: TaskResultStatus, database: str) -> None:
     """Send Django's `task_finished` with the result as it is stored."""
     level = DONE_LEVEL if status is TaskResultStatus.SUCCESSFUL else FAILED_LEVEL
     if not is_heard(task_finished, level):
         return
     task = task_at(ended.job.task_path)
-    backend = task.get_backend()
+    backend = backend_of(alias_of(task, ended.job.queue_name, database))
     if ended.result is None:  # the run was another worker's, so all that is known of it is in the tables
         result = backend.get_result(str(ended.job.id))
     else:

@@ -35,7 +35,7 @@ from django_jobs.core.states import Kind
 from django_jobs.exceptions import Cancel, ClaimLost, Fail, JobTimeout, Retry, Snooze, UnknownTask, WorkerLost
 from django_jobs.framework import AnyResult, task_finished, task_started
 from django_jobs.results import as_shown, meta_of, of_claim
-from django_jobs.tasks import UNSET, JobContext, JobTask, registry
+from django_jobs.tasks import UNSET, JobContext, JobTask, backend_of, registry
 from django_jobs.telemetry import DONE_LEVEL, STARTED_LEVEL, is_heard, logger
 from django_jobs.worker.traces import storable, trace_of
 
@@ -149,9 +149,9 @@ class Executor:
         heard = is_heard(task_started, STARTED_LEVEL)
         if not (heard or task.takes_context or is_heard(task_finished, DONE_LEVEL)):
             return None
-        result = of_claim(job, task, args, kwargs, self.worker())
+        result = of_claim(job, task, args, kwargs, worker=self.worker(), database=self.rules.database)
         if heard:
-            task_started.send_robust(type(task.get_backend()), task_result=result)
+            task_started.send_robust(type(backend_of(result.backend)), task_result=result)
         return result
 
     def arguments(

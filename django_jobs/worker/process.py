@@ -23,11 +23,11 @@ from typing import Any
 import django
 import psycopg
 from django.db import connections
-from django.utils.module_loading import autodiscover_modules
 
 import django_jobs
 from django_jobs import conf
 from django_jobs.core.records import ClaimedJob, Ended
+from django_jobs.discovery import discover
 from django_jobs.exceptions import UnloadableTasks
 from django_jobs.store import finish, link, workers
 from django_jobs.store.cursor import Statement
@@ -78,7 +78,7 @@ class Worker:
             is_cancelled=lambda job_id: job_id in self.dispatcher.ledger.cancel_asked,
             settle=self.settle,
         )
-        self.announcer = Announcer()
+        self.announcer = Announcer(self.alias)
         self.threads = ThreadSlots(
             settings.threads if chosen.threads is None else chosen.threads,
             executor=self.executor,
@@ -291,7 +291,7 @@ def load_tasks() -> None:
     theirs go to the caller.
     """
     try:
-        autodiscover_modules("tasks")
+        discover()
     except SystemExit as error:
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         modules = [str(f.f_globals.get("__name__")) for f in frames if f.f_code.co_name == "<module>"]

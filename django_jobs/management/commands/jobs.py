@@ -11,10 +11,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, InterfaceError, connections
-from django.utils.module_loading import autodiscover_modules
 
 from django_jobs import conf
 from django_jobs.checks import missing_tables
+from django_jobs.discovery import discover
 from django_jobs.exceptions import UnknownSetting, suggestion
 from django_jobs.management.operating import acting, surveying, telling
 from django_jobs.management.operating.parsing import EPILOG, Formatter, add_actions
@@ -59,7 +59,7 @@ class Command(BaseCommand):
                 f"There is no database {alias!r} in DATABASES.{suggestion(alias, list(connections))}",
                 returncode=USAGE,
             )
-        autodiscover_modules("tasks")
+        discover()
         try:
             getattr(self, options["action"].replace("-", "_"))(options, alias)
         except acting.UnclearWish as wish:

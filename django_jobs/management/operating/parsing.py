@@ -11,8 +11,8 @@ from django.core.management.base import DjangoHelpFormatter
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from django_jobs.conf import QUEUE_NAME_LENGTH
 from django_jobs.exceptions import suggestion
-from django_jobs.models import QUEUE_NAME_LENGTH
 from django_jobs.store.matching import LABELS
 
 FINAL_LABELS = ("successful", "failed", "cancelled")
