@@ -8,16 +8,14 @@ seconds. On Linux the kernel also asks it to end when we are killed ourselves.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 
-PR_SET_PDEATHSIG = 1
+from example_project.parting import sent_at_our_end
 
 
 def main() -> int:
@@ -26,7 +24,7 @@ def main() -> int:
         command,
         stdin=subprocess.DEVNULL,
         process_group=0,
-        preexec_fn=die_with_us(),  # safe: this process has one thread yet
+        preexec_fn=sent_at_our_end(signal.SIGTERM),
     )
     signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     threading.Thread(target=end_with_input, args=[process, seconds], daemon=True).start()
@@ -47,21 +45,6 @@ def end_with_input(process: subprocess.Popen[bytes], seconds: float) -> None:
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-
-
-def die_with_us() -> Callable[[], None] | None:
-    """Return what a child runs to be asked to end by the kernel when we have ended; `None` where none can."""
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    parent = os.getpid()
-
-    def ask() -> None:
-        prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
-        if os.getppid() != parent:  # too late to be told
-            os._exit(1)
-
-    return ask
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ server have to say goes to the server's log, which the client shows when a start
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import pwd
 import shutil
@@ -17,7 +16,6 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,6 +27,7 @@ from example_project.embedded.server import (
     is_root,
     try_lock,
 )
+from example_project.parting import sent_at_our_end
 
 LINGER_SECONDS = 2.0
 """How long the server stays without a user, so that one command after the other finds it running."""
@@ -43,8 +42,6 @@ REAP_SECONDS = 2.0
 """How long to wait for a killed server's process to be reaped."""
 
 UNPRIVILEGED_USER = "nobody"
-
-PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
@@ -190,28 +187,13 @@ def launch(server: Server, bin_folder: Path, account: dict[str, Any]) -> subproc
         ],
         cwd="/",
         env=server_environment(),
-        preexec_fn=die_with_us(),  # safe: this process has one thread
+        preexec_fn=sent_at_our_end(signal.SIGINT),
         **account,
     )
 
 
 def server_environment() -> dict[str, str]:
     return os.environ | {"LC_ALL": "C", "TZ": "UTC"}
-
-
-def die_with_us() -> Callable[[], None] | None:
-    """Return what a child runs, after its change of user, to be stopped by the kernel when we end."""
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    parent = os.getpid()
-
-    def ask() -> None:
-        prctl(PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
-        if os.getppid() != parent:  # too late to be told
-            os._exit(1)
-
-    return ask
 
 
 def wait_until_ready(server: Server, process: subprocess.Popen[bytes]) -> None:
