@@ -39,8 +39,36 @@ def require_number(name: str, value: object, *, least: int, most: int | None = N
         raise ValueError(f"{name}={value!r} must be {allowed}.")
 
 
+def require_attempt(attempt: int) -> None:
+    """Refuse what is no number of an attempt."""
+    if attempt < 1:
+        raise ValueError(f"attempt={attempt!r} must be 1 or more: attempts are counted from 1.")
+
+
+class Rule:
+    """A policy that is a value: what the classes below have in common. It can't fail."""
+
+    __slots__ = ()
+
+    jitter: float
+    """The share of a delay, 0 to 1, that chance may take away; 0 makes delays exact."""
+
+    def delay(self, attempt: int, *, spread: random.Random | None = None) -> timedelta:
+        """Return the wait after `attempt`, counted from 1. Raises ValueError below."""
+        require_attempt(attempt)
+        exact = self.exact(attempt)
+        if not self.jitter:
+            return exact
+        drawn = random.random() if spread is None else spread.random()  # noqa: S311 - nothing secret hangs on it
+        return exact * (1.0 - self.jitter * drawn)
+
+    def exact(self, attempt: int) -> timedelta:
+        """Return the wait before chance takes its part."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
-class Exponential:
+class Exponential(Rule):
     """
     Wait `base`, then `factor` times longer after each attempt, never over `cap`.
 
@@ -52,7 +80,6 @@ class Exponential:
     factor: float = 3.0
     cap: timedelta = timedelta(hours=1)
     jitter: float = 0.5
-    """The share of a delay, 0 to 1, that chance may take away; 0 makes delays exact."""
 
     def __post_init__(self) -> None:
         require_duration("base", self.base)
@@ -60,67 +87,44 @@ class Exponential:
         require_duration("cap", self.cap)
         require_number("jitter", self.jitter, least=0, most=1)
 
-    def delay(
-        self, attempt: int, exception: BaseException | None = None, *, spread: random.Random | None = None
-    ) -> timedelta:
-        """Return the wait after `attempt`, counted from 1; after attempt 0, which is none, it is zero."""
-        if is_none_yet(attempt):
-            return NOTHING
+    def exact(self, attempt: int) -> timedelta:
         try:
-            full = min(self.base * float(self.factor) ** (attempt - 1), self.cap)
+            return min(self.base * float(self.factor) ** (attempt - 1), self.cap)
         except OverflowError:
-            full = self.cap
-        return shortened(full, self.jitter, spread)
+            return self.cap
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(Rule):
     """Wait `step` after the first attempt and one `step` more after each further one, never over `cap`."""
 
     step: timedelta = timedelta(seconds=30)
     cap: timedelta = timedelta(hours=1)
     jitter: float = 0.5
-    """The share of a delay, 0 to 1, that chance may take away; 0 makes delays exact."""
 
     def __post_init__(self) -> None:
         require_duration("step", self.step)
         require_duration("cap", self.cap)
         require_number("jitter", self.jitter, least=0, most=1)
 
-    def delay(
-        self, attempt: int, exception: BaseException | None = None, *, spread: random.Random | None = None
-    ) -> timedelta:
-        """Return the wait after `attempt`, counted from 1; after attempt 0, which is none, it is zero."""
-        if is_none_yet(attempt):
-            return NOTHING
-        try:
-            full = min(self.step * attempt, self.cap)
-        except OverflowError:
-            full = self.cap
-        return shortened(full, self.jitter, spread)
+    def exact(self, attempt: int) -> timedelta:
+        return self.cap if attempt > self.cap // self.step else self.step * attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Rule):
     """Wait the same `wait` after every attempt; a wait of zero retries at once."""
 
     wait: timedelta = timedelta(seconds=30)
     jitter: float = 0.5
-    """The share of a delay, 0 to 1, that chance may take away; 0 makes delays exact."""
 
     def __post_init__(self) -> None:
         require_duration("wait", self.wait, zero=True)
         require_number("jitter", self.jitter, least=0, most=1)
 
-    def delay(
-        self, attempt: int, exception: BaseException | None = None, *, spread: random.Random | None = None
-    ) -> timedelta:
-        """Return the wait after `attempt`, counted from 1; after attempt 0, which is none, it is zero."""
-        return NOTHING if is_none_yet(attempt) else shortened(self.wait, self.jitter, spread)
+    def exact(self, attempt: int) -> timedelta:
+        return self.wait
 
-
-Rule = Exponential | Linear | Constant
-"""A policy that is a value; it can't fail."""
 
 Policy = Rule | Callable[..., timedelta | int | float | None]
 """
@@ -160,16 +164,15 @@ def delay_of(
     spread: random.Random | None = None,
 ) -> Wait:
     """
-    Return how long `policy` wants to wait after `attempt`, counted from 1.
+    Return how long `policy` wants to wait after `attempt`, counted from 1. Raises ValueError below.
 
     A callable's answer is taken as it is, without jitter. When it raises, or answers what is no delay, the
     job must still come back: `default` decides instead, and the answer's `problem` is a sentence to log.
     `call` is asked for the job's arguments if the callable wants them.
     """
     if isinstance(policy, Rule):
-        return Wait(policy.delay(attempt, exception, spread=spread))
-    if is_none_yet(attempt):
-        return Wait(NOTHING)
+        return Wait(policy.delay(attempt, spread=spread))
+    require_attempt(attempt)
     try:
         answer = policy(attempt, exception, call()) if wants_call(policy) else policy(attempt, exception)
         return Wait(None if answer is None else as_delay(answer))
@@ -178,7 +181,7 @@ def delay_of(
             f"The backoff {name_of(policy)} gave no delay for attempt {attempt} "
             f"({type(error).__name__}: {text_of(error)}), so {default} decided."
         )
-        return Wait(default.delay(attempt, exception, spread=spread), problem)
+        return Wait(default.delay(attempt, spread=spread), problem)
 
 
 def is_policy(value: object) -> bool:
@@ -212,21 +215,6 @@ def as_delay(answer: object) -> timedelta:
     if not NOTHING <= delay <= LONGEST:
         raise ValueError(f"{delay!r} is not between 0 and {LONGEST.days} days")
     return delay
-
-
-def is_none_yet(attempt: int) -> bool:
-    """Tell whether `attempt` is 0: nothing has run. ValueError below, where nobody counts."""
-    if attempt < 0:
-        raise ValueError(f"attempt={attempt!r} must be 0 or more: attempts are counted from 1.")
-    return attempt == 0
-
-
-def shortened(delay: timedelta, jitter: float, spread: random.Random | None) -> timedelta:
-    """Return `delay` less a uniformly drawn part of its share `jitter`."""
-    if not jitter:
-        return delay
-    drawn = random.random() if spread is None else spread.random()  # noqa: S311 - nothing secret hangs on it
-    return delay * (1.0 - jitter * drawn)
 
 
 def name_of(function: object) -> str:

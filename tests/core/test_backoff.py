@@ -87,14 +87,10 @@ class TestConstant:
 
 
 class TestEveryRule:
-    @pytest.mark.parametrize("policy", [Exponential(), Linear(), Constant()])
-    def test_nothing_is_waited_for_before_the_first_attempt(self, policy):
-        assert policy.delay(0) == timedelta(0)
-
-    @pytest.mark.parametrize("policy", [Exponential(), Linear(), Constant()])
-    def test_an_attempt_below_zero_is_an_error(self, policy):
-        with pytest.raises(ValueError, match="attempt=-1 must be 0 or more"):
-            policy.delay(-1)
+    @pytest.mark.parametrize("policy", [Exponential(), Linear(), Constant(), lambda attempt, exception: 1])
+    def test_an_attempt_below_one_is_an_error(self, policy):
+        with pytest.raises(ValueError, match="attempt=0 must be 1 or more"):
+            delay_of(policy, 0)
 
     @pytest.mark.parametrize("attempt", [10**6, 2**64, 10**400])
     @pytest.mark.parametrize("policy", [Exponential(jitter=0), Linear(jitter=0), Exponential(cap=LONGEST)])
@@ -193,9 +189,6 @@ class TestDelayOf:
 
         assert delay_of(policy, 4, ConnectionError("busy")).delay == timedelta(minutes=4)
         assert delay_of(policy, 4, ValueError("other")).delay == timedelta(seconds=1)
-
-    def test_a_callable_isnt_asked_before_the_first_attempt(self):
-        assert delay_of(lambda attempt, exception: 1 / attempt, 0) == Wait(timedelta(0), None)
 
     def test_a_callable_gives_up_by_answering_none(self):
         assert delay_of(lambda attempt, exception: None, 2) == Wait(None, None)
