@@ -119,6 +119,19 @@ RELEASE = """
  RETURNING job.id
 """
 
+# What became of runs that could not be ended: did an earlier try end them, whose answer got lost?
+ENDED_AS = """
+    SELECT run.id, job.state, job.return_value::text, attempt.kind, attempt.decision,
+           EXISTS (SELECT FROM django_jobs_job WHERE id = run.id)
+      FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS run (id, attempt)
+      LEFT JOIN LATERAL (
+           SELECT * FROM django_jobs_job
+            WHERE id = run.id AND attempt = run.attempt AND worker = %(worker)s) AS job ON true
+      LEFT JOIN LATERAL (
+           SELECT * FROM django_jobs_attempt
+            WHERE job_id = run.id AND number = run.attempt AND worker = %(worker)s) AS attempt ON true
+"""
+
 STATEMENTS = frozenset({COMPLETE, COMPLETE_AND_DELETE, END})
 """Those that `finish` may return."""
 
@@ -164,6 +177,22 @@ def release(worker: int, runs: Sequence[Sequence[Any]], *, keep_cancelled: timed
         "attempts": array(attempt for _, attempt in runs),
         "keep_cancelled": interval(keep_cancelled),
     }
+
+
+def ended_as(worker: int, ended: Sequence[Ended]) -> Statement:
+    """
+    Return the statement that tells for each run of `worker`'s: id, the job's state and value if it is still
+    at that run, kind and decision of its attempt, and whether there is such a job at all.
+    """
+    return ENDED_AS, run_parameters(worker, ended)
+
+
+def kind_of(outcome: Outcome) -> str | None:
+    """Return the kind of the attempt that an outcome writes; `None` when it writes none."""
+    kind: str | None = (
+        None if isinstance(outcome, Completed) else end_row(outcome)[END_COLUMNS.index("kinds")]
+    )
+    return kind
 
 
 def run_parameters(worker: int, ended: Sequence[Ended]) -> dict[str, Any]:

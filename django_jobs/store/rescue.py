@@ -18,16 +18,17 @@ from django_jobs.store.cursor import Rows, Statement
 from django_jobs.store.finish import interval
 
 LOOK = """
-    SELECT worker.id, worker.name,
-           worker.holds_lock AND NOT EXISTS (
+    SELECT worker.id, worker.name, worker.holds_lock AND NOT lock.found, worker.holds_lock AND lock.found,
+           worker.heartbeat_at < clock_timestamp() - %(dead_after)s::interval
+      FROM django_jobs_worker AS worker
+     CROSS JOIN LATERAL (
+           SELECT EXISTS (
                SELECT FROM pg_locks AS lock
                 WHERE lock.locktype = 'advisory' AND lock.granted
                   AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())
                   AND lock.classid = (%(lock_class)s::bigint & 4294967295)::oid
                   AND lock.objid = (worker.id & 2147483647)::oid
-                  AND lock.objsubid = 2),
-           worker.heartbeat_at < clock_timestamp() - %(dead_after)s::interval
-      FROM django_jobs_worker AS worker
+                  AND lock.objsubid = 2) AS found) AS lock
      WHERE worker.state IN ('RUNNING', 'STOPPING') AND worker.id <> %(worker)s
 """
 
@@ -118,7 +119,11 @@ class Peer:
     id: int
     name: str
     lock_gone: bool
+    """Its row says that it holds its lock, and it doesn't."""
+    locked: bool
+    """It holds its lock."""
     silent: bool
+    """Its heartbeat is older than what makes it dead."""
 
 
 @dataclass(frozen=True, slots=True)

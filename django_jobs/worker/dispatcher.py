@@ -11,7 +11,6 @@ anew, and what was claimed by a commit whose answer got lost is handed back (`ta
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -19,12 +18,12 @@ from typing import Any
 
 import psycopg
 
-from django_jobs.core.records import ClaimedJob, Ended, Failed, Released, Retried, Snoozed
-from django_jobs.core.states import Kind
+from django_jobs.core.records import ClaimedJob, Ended, Released, Retried, Snoozed
 from django_jobs.store import claim, finish, workers
-from django_jobs.store.cursor import Rows, Statement
+from django_jobs.store.cursor import Statement
 from django_jobs.store.link import run_together
 from django_jobs.telemetry import fields, logger
+from django_jobs.worker import storing
 from django_jobs.worker.claiming import Claiming, Request
 from django_jobs.worker.duties import Duties, pass_on
 from django_jobs.worker.event_loop import AsyncSlots
@@ -32,7 +31,6 @@ from django_jobs.worker.ledger import AHEAD_SECONDS, Ledger
 from django_jobs.worker.listener import Connected, Disconnected, Greeted, Heard, Woken
 from django_jobs.worker.loop import Loop, one_line
 from django_jobs.worker.slots import Run, ThreadSlots
-from django_jobs.worker.traces import trace_of
 
 SYNC, ASYNC = "sync", "async"
 
@@ -47,9 +45,6 @@ AHEAD_PATIENCE = 1.0
 
 BATCH = 500
 """Outcomes written in one cycle."""
-
-REFUSALS = (psycopg.DataError, psycopg.IntegrityError, psycopg.NotSupportedError)
-"""Errors that a value causes, and that come again however often it is sent."""
 
 
 class Nudge:
@@ -106,6 +101,8 @@ class Dispatcher:
         """Whether the listener heard this worker's own hello, so that its session is no pooler's."""
         self.others = 0
         """Other workers that live."""
+        self.aside: dict[int, tuple[float, Ended]] = {}
+        """Outcomes that the database refuses in any form, and when to try again."""
         self.stopping = False
         self.stocktaking = False
         self.opened_at = 0.0
@@ -181,6 +178,7 @@ class Dispatcher:
     def cycle(self) -> None:
         """Write what ended and claim for free slots, in one round trip."""
         now = monotonic()
+        storing.bring_back(self)
         ended = self.ledger.batch(BATCH)
         finishing = self.finishing([end for end in ended if not end.stored])
         requests = [] if self.stopping else self.requests(now, ended)
@@ -191,9 +189,11 @@ class Dispatcher:
         surveying = not self.stopping and self.claiming.is_survey_due(now)
         if surveying:
             statements.append(claim.survey())
-        answers = self.run(statements, ended) if statements else []
+        answers = storing.run(self, statements, ended) if statements else []
         took = monotonic() - now
-        self.stored(ended, {row[0]: row for rows in answers[: len(finishing)] for row in rows})
+        ended = [end for end in ended if end.job.id not in self.aside]
+        written = {row[0]: row for rows in answers[: len(finishing)] for row in rows}
+        self.stored(ended, {**written, **storing.stored_before(self, ended, written)})
         for request, rows in zip(requests, answers[len(finishing) :], strict=False):
             jobs = claim.claimed(rows)
             self.claiming.took(request, jobs, monotonic(), took)
@@ -211,40 +211,6 @@ class Dispatcher:
     def finishing(self, ended: Sequence[Ended]) -> list[Statement]:
         """Return the statements that write `ended`."""
         return finish.finish(self.worker, ended, keep_cancelled=self.keep_cancelled) if ended else []
-
-    def run(self, statements: Sequence[Statement], ended: Sequence[Ended]) -> list[Rows]:
-        """
-        Run `statements` together.
-
-        When the database refuses what one of the outcomes would store, each is written by itself, the
-        refused one as a failure that says so; then the rest of the cycle is run.
-        """
-        assert self.connection is not None
-        rest = [statement for statement in statements if statement[0] not in finish.STATEMENTS]
-        try:
-            return run_together(self.connection, statements)
-        except REFUSALS as error:
-            if len(rest) == len(statements):
-                raise
-            logger.error("outcomes could not be written together: %s", one_line(error))
-        singly = self.write_singly([end for end in ended if not end.stored])
-        answers: list[Rows] = [singly] + [[]] * (len(statements) - len(rest) - 1)
-        return answers + (run_together(self.connection, rest) if rest else [])
-
-    def write_singly(self, ended: Sequence[Ended]) -> Rows:
-        """Write outcomes one by one; one that the database refuses becomes a failure that says so."""
-        assert self.connection is not None
-        rows: list[Sequence[Any]] = []
-        for end in ended:
-            try:
-                [written] = run_together(self.connection, self.finishing([end]))
-            except REFUSALS as error:
-                trace = trace_of(error, max_chars=self.max_error_chars)
-                failed = Failed(kind=Kind.ERROR, trace=trace, keep=self.keep_cancelled)
-                self.ledger.ended[end.job.id] = refused = replace(end, outcome=failed, exception=error)
-                [written] = run_together(self.connection, self.finishing([refused]))
-            rows += written
-        return rows
 
     def stored(self, ended: Sequence[Ended], written: Mapping[int, Sequence[Any]]) -> None:
         """
@@ -294,7 +260,7 @@ class Dispatcher:
         """Return how long to wait for events."""
         if self.ledger.ended:
             return 0.0
-        left = [self.duties.seconds_left()]
+        left = [self.duties.seconds_left(), *(at - monotonic() for at, _ in self.aside.values())]
         if not self.stopping:
             ledger = self.ledger
             left.append(self.claiming.seconds_left(monotonic(), ledger.free(()), ledger.queue_counts))

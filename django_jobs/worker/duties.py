@@ -41,8 +41,9 @@ DOUBT_SHARE = 0.6
 which is the longest time between two heartbeats that the settings' check allows."""
 
 SETTLED_SECONDS = 10.0
-"""How long a connection must have stood before its worker declares others dead: after an outage of the
-database every worker looks dead until it has reconnected."""
+"""How long a connection must have stood before its worker declares others dead whose lock it never saw: after
+an outage of the database every worker looks dead until it has reconnected. One whose lock was seen on this
+very connection was not cut off by such an outage: the connection still stands."""
 
 
 @dataclass(slots=True)
@@ -70,6 +71,10 @@ class Duties:
     """Whether the listener is expected to hear a hello."""
     suspects: set[int] = field(default_factory=set)
     """Workers whose lock was gone at the last look."""
+    met: set[int] = field(default_factory=set)
+    """Workers whose lock was seen on the present connection."""
+    met_at: float = 0.0
+    """When that connection was opened."""
     pruned_to: datetime = prune.BEGINNING
     """How far the pruning under way has come."""
     table: list[Duty] = field(default_factory=list)
@@ -186,24 +191,20 @@ def rescue_jobs(duties: Duties, dispatcher: Dispatcher) -> float | None:
     dead_after = timedelta(seconds=settings.dead_after_seconds)
     for worker in duties.dead_for_certain:
         bury(duties, dispatcher, worker, dead_after, certain=True, ending="its parent process saw it die")
-    certain = bool(duties.dead_for_certain)
     duties.dead_for_certain = []
-    if dispatcher.connected_for() < SETTLED_SECONDS and not certain:
-        return None
-    if dispatcher.connected_for() >= SETTLED_SECONDS:
-        peers = rescue.looked(
-            ask(
-                dispatcher,
-                rescue.look(dispatcher.worker, lock_class=settings.lock_class, dead_after=dead_after),
-            )
-        )
-        dispatcher.others = len(peers)
-        suspects = {peer.id for peer in peers if peer.lock_gone}
-        for peer in peers:
-            if peer.silent or (peer.lock_gone and peer.id in duties.suspects):
-                why = "no heartbeat" if peer.silent else "its session ended"
-                bury(duties, dispatcher, peer.id, dead_after, certain=False, ending=why)
-        duties.suspects = suspects
+    settled = dispatcher.connected_for() >= SETTLED_SECONDS
+    if duties.met_at != dispatcher.opened_at:
+        duties.met, duties.suspects, duties.met_at = set(), set(), dispatcher.opened_at
+    look = rescue.look(dispatcher.worker, lock_class=settings.lock_class, dead_after=dead_after)
+    peers = rescue.looked(ask(dispatcher, look))
+    dispatcher.others = len(peers)
+    duties.met |= {peer.id for peer in peers if peer.locked}
+    suspects = {peer.id for peer in peers if peer.lock_gone and (settled or peer.id in duties.met)}
+    for peer in peers:
+        if (peer.silent and settled) or peer.id in duties.suspects & suspects:
+            why = "no heartbeat" if peer.silent and settled else "its session ended"
+            bury(duties, dispatcher, peer.id, dead_after, certain=False, ending=why)
+    duties.suspects = suspects
     adopt(dispatcher, rescue.found(ask(dispatcher, rescue.orphans())))
     return None if dispatcher.others else settings.rescue_seconds * ALONE_FACTOR
 

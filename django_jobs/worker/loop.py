@@ -78,6 +78,7 @@ class Loop:
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error as one line for a log."""
-    text = " ".join(str(error).split())
+    """Return an error as one line for a log: a server's without its details, which quote rows and values."""
+    primary = getattr(getattr(error, "diag", None), "message_primary", None)
+    text = " ".join(str(primary or error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

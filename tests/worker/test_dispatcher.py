@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import logging
 
+import psycopg
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
+from django_jobs import conf
 from django_jobs.core.records import Completed
 from django_jobs.core.states import Kind, State
 from django_jobs.models import Job, Queue, Worker, WorkerState
+from django_jobs.store import finish
+from django_jobs.store.link import run_together
+from django_jobs.store.workers import lock
+from django_jobs.worker.duties import SETTLED_SECONDS
 from tests import jobs
 from tests.eventually import eventually
 from tests.rows import row, worker_row
+from tests.scenarios import marks
 from tests.worker.workers import QUICK, Workers, end_sessions, job_of, settled, state_of, told
 
 
@@ -70,6 +77,111 @@ class TestRefusedValues:
 
         assert job_of(result).state == State.FAILED
         assert not Queue.objects.exists()
+
+
+class TestUnwritableOutcomes:
+    """A trigger of the project's refuses whatever is written for one job."""
+
+    @pytest.fixture
+    def refused(self, transactional_db, monkeypatch):
+        monkeypatch.setattr("django_jobs.worker.storing.ASIDE_SECONDS", 0.3)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+                " $$ BEGIN RAISE EXCEPTION 'not this one: %', NEW.args; END $$;"
+                "CREATE TRIGGER refuse BEFORE UPDATE ON django_jobs_job FOR EACH ROW"
+                " WHEN (NEW.queue_name = 'odd' AND OLD.state = 'RUNNING') EXECUTE FUNCTION refuse()"
+            )
+        yield
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION IF EXISTS refuse CASCADE")
+
+    def test_stand_in_nobody_elses_way_and_are_tried_again(self, refused, workers, caplog):
+        worker = workers.start()
+        odd = jobs.give.using(queue_name="odd").enqueue("odd one")
+        eventually(lambda: "refuses every outcome" in caplog.text)
+
+        others = [jobs.give.enqueue(number) for number in range(20)]
+
+        assert {job_of(result).state for result in others} == {State.SUCCESSFUL}
+        assert state_of(odd) == State.RUNNING
+        assert worker.dispatcher.loop.failures == 0
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION refuse CASCADE")
+        job = job_of(odd)
+        assert (job.state, job.attempt) == (State.FAILED, 1)
+        assert "RaiseException" in job.history()[-1].exception_class
+
+    def test_do_not_keep_the_worker_from_ending(self, refused, workers, caplog):
+        worker = workers.start()
+        jobs.give.using(queue_name="odd").enqueue(1)
+        eventually(lambda: "refuses every outcome" in caplog.text)
+
+        assert not worker.stop(0.1)
+
+
+class TestLostAnswers:
+    """The connection broke after the commit that stored an outcome, before its answer came."""
+
+    @pytest.fixture
+    def lossy(self, monkeypatch):
+        """Lose the answer to the first commit of outcomes."""
+        lost = []
+
+        def run_and_lose(link, statements):
+            rows = run_together(link, statements)
+            if not lost and any(text in finish.STATEMENTS for text, _ in statements):
+                lost.append(True)
+                raise psycopg.OperationalError("the connection broke")
+            return rows
+
+        monkeypatch.setattr("django_jobs.worker.storing.run_together", run_and_lose)
+        return lost
+
+    @pytest.mark.parametrize(
+        ("task", "args", "name"),
+        [
+            (jobs.give, [7], "completed"),
+            (jobs.leave_no_trace, [], "completed"),
+            (jobs.fail_once, [], "failed"),
+            (jobs.raising, ["Retry"], "retried"),
+            (jobs.raising, ["Snooze"], "snoozed"),
+            (jobs.raising, ["Cancel"], "cancelled"),
+        ],
+    )
+    def test_do_not_keep_an_outcome_from_being_announced(
+        self, workers, lossy, monkeypatch, caplog, task, args, name
+    ):
+        worker = workers.start()
+        announced = []
+        monkeypatch.setattr(worker.dispatcher, "announce", announced.append)
+        result = task.enqueue(*args)
+
+        eventually(lambda: announced)
+
+        assert lossy
+        assert worker.tally == {name: 1}
+        assert [end.job.id for end in announced] == [int(result.id)]
+        assert "taken over" not in caplog.text
+
+    def test_of_a_transactional_body_are_told_as_what_was_committed(self, workers, monkeypatch, caplog):
+        worker = workers.start()
+        announced = []
+        monkeypatch.setattr(worker.dispatcher, "announce", announced.append)
+        run = worker.executor.run_transactional
+
+        def run_and_lose(*given):
+            run(*given)
+            raise OperationalError("the connection broke in its commit")
+
+        monkeypatch.setattr(worker.executor, "run_transactional", run_and_lose)
+        result = jobs.write_queue.enqueue("mine")
+
+        [end] = eventually(lambda: announced)
+
+        assert isinstance(end.outcome, Completed)
+        assert (state_of(result), Queue.objects.count()) == (State.SUCCESSFUL, 1)
+        assert "taken over" not in caplog.text
 
 
 class TestCutConnections:
@@ -160,6 +272,41 @@ class TestDeclaredDead:
 
         eventually(lambda: "was taken over while attempt 1 ran here" in caplog.text)
         assert state_of(result) == State.RUNNING
+
+
+class TestANewWorker:
+    """One whose connection has not stood for long: after an outage everybody looks dead."""
+
+    def test_judges_nobody_that_it_never_saw_alive(self, workers, settings):
+        settings.DJANGO_JOBS = QUICK | {"rescue_seconds": 0.05, "dead_after_seconds": 1.0}
+        gone, silent = worker_row(holds_lock=True), worker_row(heartbeat_at="2020-01-01 00:00Z")
+        worker = workers.start()
+        looks = []
+        looked = worker.duties.table[2].run
+        worker.duties.table[2].run = lambda *given: looks.append(1) or looked(*given)
+
+        eventually(lambda: len(looks) > 5)
+
+        assert set(Worker.objects.filter(pk__in=[gone.pk, silent.pk]).values_list("state", flat=True)) == {
+            WorkerState.RUNNING
+        }
+
+    def test_misses_one_whose_lock_it_saw(self, workers, settings):
+        settings.DJANGO_JOBS = QUICK | {"rescue_seconds": 0.05}
+        dying = worker_row(holds_lock=True)
+        job = row(State.RUNNING, worker=dying.pk)
+        with psycopg.connect(**marks.address(), autocommit=True) as session:
+            session.execute(*lock(dying.pk, conf.current().lock_class))
+            worker = workers.start()
+            eventually(lambda: dying.pk in worker.duties.met)
+            job.refresh_from_db()
+            assert job.state == State.RUNNING
+
+        eventually(lambda: settled(pk=job.pk))
+
+        assert worker.dispatcher.connected_for() < SETTLED_SECONDS
+        dying.refresh_from_db()
+        assert (dying.state, dying.ending) == (WorkerState.LOST, "its session ended")
 
 
 class TestRescue:

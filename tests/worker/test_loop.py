@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -91,3 +92,12 @@ def test_a_failing_reset_is_a_failure_that_may_pass():
 def test_an_error_is_told_in_one_line():
     assert one_line(ValueError("a\n  b\tc ")) == "ValueError: a b c"
     assert one_line(ValueError()) == "ValueError"
+
+
+def test_a_servers_error_is_told_without_the_details_that_quote_values():
+    class Refused(Exception):
+        diag = SimpleNamespace(message_primary="new row violates check constraint")
+
+    assert one_line(Refused("… DETAIL: Failing row contains (4711, secret)")) == (
+        "Refused: new row violates check constraint"
+    )
