@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -33,7 +33,7 @@ WRITERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
 }
 """By exact type: the name in the JSON, and how a value is written."""
 
-COLLECTIONS: dict[type, str] = {tuple: "tuple", set: "set", frozenset: "frozenset"}
+COLLECTIONS: dict[type[Collection[Any]], str] = {tuple: "tuple", set: "set", frozenset: "frozenset"}
 """By type: the name in the JSON of what is written as a list of items."""
 
 READERS: dict[str, Callable[[Any], Any]] = {
