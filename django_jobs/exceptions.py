@@ -93,10 +93,7 @@ class ClaimLost(JobsError):
 
 
 class UnknownQueue(JobsError):
-    """A queue name that this project doesn't have."""
-
-    def __init__(self, name: str, known: Collection[str]) -> None:
-        super().__init__(f"Queue {name!r} is not known.{suggestion(name, known)}")
+    """A name that no queue can have."""
 
 
 class UnknownSetting(JobsError):

@@ -14,6 +14,7 @@ from django.db import connections, transaction
 from django.dispatch import Signal
 
 from django_jobs import conf, signals
+from django_jobs.backend import problem_of_queue
 from django_jobs.core.records import Wake
 from django_jobs.exceptions import UnknownQueue
 from django_jobs.store import control
@@ -51,7 +52,7 @@ class Operations:
         return cancelled + asked
 
     def run_now(self, ids: Sequence[int]) -> list[int]:
-        """Make waiting jobs due at once."""
+        """Make jobs that wait for a later time due at once."""
         with transaction.atomic(using=self.alias), connections[self.alias].cursor() as cursor:
             changed, wakes = control.run_now(cursor, ids)
             self.wake(wakes)
@@ -96,5 +97,5 @@ class Operations:
     @staticmethod
     def check_name(queue_name: str) -> None:
         """Raise UnknownQueue for a text that is no queue's name."""
-        if not queue_name or len(queue_name) > conf.QUEUE_NAME_LENGTH or "\0" in queue_name:
-            raise UnknownQueue(queue_name, ())
+        if problem := problem_of_queue(queue_name):
+            raise UnknownQueue(problem)

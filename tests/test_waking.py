@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connection, transaction
+from django.utils import timezone
 
 from django_jobs import waking
 from django_jobs.core.records import Wake
@@ -171,7 +172,7 @@ class TestNotifications:
 
     def test_operators_send_them_too(self, ear):
         row("FAILED", queue_name="mail").retry()
-        row(queue_name="other").run_now()
+        row(queue_name="other", run_after=timezone.now() + timedelta(hours=1)).run_now()
 
         assert ear.heard() == [[("mail", 0)], [("other", 0)]]
 

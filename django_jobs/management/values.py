@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 
-from django_jobs.conf import QUEUE_NAME_LENGTH
+from django_jobs.backend import problem_of_queue
 
 
 def checked(rule: Callable[[float], bool], wanted: str) -> Callable[[str], float]:
@@ -36,8 +36,8 @@ def count(text: str) -> int:
 
 def queue_name(text: str) -> str:
     """Parse the name of a queue."""
-    if not text or len(text) > QUEUE_NAME_LENGTH or "\0" in text:
-        raise ArgumentTypeError(f"{text!r} is not the name of a queue (1 to {QUEUE_NAME_LENGTH} characters)")
+    if problem := problem_of_queue(text):
+        raise ArgumentTypeError(problem)
     return text
 
 

@@ -42,9 +42,10 @@ CANCEL_RUNNING = """
  RETURNING id
 """
 
+# Jobs that are due already would lose their place in the queue.
 RUN_NOW = """
     UPDATE django_jobs_job SET run_after = clock_timestamp()
-     WHERE id = ANY(%(ids)s::bigint[]) AND state = 'READY'
+     WHERE id = ANY(%(ids)s::bigint[]) AND state = 'READY' AND run_after > clock_timestamp()
  RETURNING id, queue_name, priority, run_after
 """
 
@@ -81,7 +82,7 @@ def retry(cursor: Cursor, ids: Sequence[int], *, reset_attempts: bool) -> tuple[
 
 
 def run_now(cursor: Cursor, ids: Sequence[int]) -> tuple[list[int], list[Wake]]:
-    """Make waiting jobs due; return the ids changed and what to wake workers with."""
+    """Make jobs due that wait for a later time; return the ids changed and what to wake workers with."""
     return changed(run(cursor, (RUN_NOW, {"ids": list(ids)})))
 
 
@@ -101,14 +102,18 @@ def cancel(
     """
     waiting = {"ids": list(ids), "reason": reason, "keep": interval(keep)}
     cancelled = [row[0] for row in run(cursor, (CANCEL_WAITING, waiting))]
-    left = [job_id for job_id in ids if job_id not in set(cancelled)]
-    if not left:
+    if not (left := without(ids, cancelled)):
         return cancelled, []
     asked = [row[0] for row in run(cursor, (CANCEL_RUNNING, {"ids": left, "reason": reason}))]
-    left = [job_id for job_id in left if job_id not in set(asked)]
-    if left:
+    if left := without(left, asked):
         cancelled += [row[0] for row in run(cursor, (CANCEL_WAITING, waiting | {"ids": left}))]
     return cancelled, asked
+
+
+def without(ids: Sequence[int], done: Sequence[int]) -> list[int]:
+    """Return those of `ids` that are still to be dealt with."""
+    dealt_with = set(done)
+    return [job_id for job_id in ids if job_id not in dealt_with]
 
 
 def discard(cursor: Cursor, ids: Sequence[int]) -> list[int]:

@@ -134,6 +134,12 @@ class TestOthers:
         assert Job.objects.get(pk=changed[0]).run_after == wake.run_after
         assert wake.run_after.year < 2040
 
+    def test_run_now_leaves_jobs_that_are_due_in_their_place(self, cursor):
+        job = row()
+
+        assert control.run_now(cursor, [job.pk]) == ([], [])
+        assert Job.objects.get().run_after == job.run_after
+
     def test_discard_deletes_all_but_running_jobs_with_their_attempts(self, cursor):
         made = all_states()
         for job in made.values():
