@@ -133,11 +133,12 @@ def worker_options() -> str:
 
 
 def docstring(file: str, owner: str) -> str:
-    """Return the docstring of a class or function in `file`."""
+    """Return the docstring of a class or function in `file`; overloads, which come first, have none."""
     for node in ast.parse((PACKAGE / file).read_text("utf-8")).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == owner:
-            return ast.get_docstring(node) or ""
-    raise LookupError(f"{file} has no {owner}")
+            if text := ast.get_docstring(node):
+                return text
+    raise LookupError(f"{owner} in {file} has no docstring")
 
 
 def signals() -> str:
