@@ -38,3 +38,10 @@ class JSONText(models.Field):  # type: ignore[type-arg]  # not subscriptable at 
             return None if value is None else decode(value)
         except UndecodableText:
             return value
+
+
+class Numbers(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time
+    """Whole numbers in a PostgreSQL array. Django's `ArrayField` would want one more app to be installed."""
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str:
+        return "bigint[]"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import connections, models, router
 from django.db.models import F, Q
@@ -20,9 +20,8 @@ from django.utils.translation import gettext_lazy as _
 from django_jobs.conf import QUEUE_NAME_LENGTH
 from django_jobs.core.states import FINAL, Decision, Kind, State
 from django_jobs.fields import JSONText
-
-if TYPE_CHECKING:
-    pass
+from django_jobs.figures import Overview as Overview
+from django_jobs.figures import Stat as Stat
 
 FINISHED = sorted(state.value for state in FINAL)
 

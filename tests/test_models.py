@@ -189,7 +189,8 @@ class TestMigrations:
     def test_switched_off_leave_the_same_tables(self, transactional_db):
         """Projects that run their tests without migrations have every index and constraint all the same."""
         before = indexes()
-        models = list(apps.get_app_config("django_jobs").get_models())
+        found = apps.get_app_config("django_jobs").get_models()
+        models = [model for model in found if model._meta.can_migrate(connection)]
         call_command("migrate", "django_jobs", "zero", verbosity=0)
         try:
             with connection.schema_editor() as editor:

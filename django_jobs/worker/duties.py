@@ -14,6 +14,8 @@ from datetime import datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING
 
+import psycopg
+
 from django_jobs.conf import Settings
 from django_jobs.core.records import ClaimedJob, Ended, Failed, Trace, Wake
 from django_jobs.core.states import Kind
@@ -22,6 +24,8 @@ from django_jobs.store import finish, prune, rescue, workers
 from django_jobs.store.link import run_together
 from django_jobs.store.notify import hello, notification
 from django_jobs.telemetry import logger
+from django_jobs.worker.counting import Counting
+from django_jobs.worker.loop import one_line
 
 if TYPE_CHECKING:
     from django_jobs.store.cursor import Rows, Statement
@@ -35,6 +39,9 @@ PRUNE_PAUSE = 0.2
 
 ALONE_FACTOR = 10
 """A worker that is alone looks for dead ones this many times less often."""
+
+FIGURES_PATIENCE = 3600.0
+"""Seconds until figures are tried again that the database refused."""
 
 DOUBT_SHARE = 0.6
 """A worker whose last heartbeat is older than this share of what makes it dead doesn't claim. More than half,
@@ -77,6 +84,8 @@ class Duties:
     """When that connection was opened."""
     pruned_to: datetime = prune.BEGINNING
     """How far the pruning under way has come."""
+    counting: Counting = field(default_factory=Counting)
+    """What this worker did since it was last written down."""
     table: list[Duty] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -93,6 +102,7 @@ class Duties:
                 prune_expired,
                 now + spread(0.1, settings.prune_seconds),
             ),
+            Duty("figures", 60.0, write_figures, now + spread(1.0, 60.0)),
             Duty("unknown", 300.0, fail_unknown_tasks, now + spread(5, 60)),
         ]
 
@@ -268,6 +278,19 @@ def prune_expired(duties: Duties, dispatcher: Dispatcher) -> float | None:
         return PRUNE_PAUSE
     duties.pruned_to = prune.BEGINNING
     ask(dispatcher, prune.prune_workers(settings.keep_workers))
+    return None
+
+
+def write_figures(duties: Duties, dispatcher: Dispatcher) -> float | None:
+    """Add what was counted to the figures of all workers. No job waits for a table that can't be written."""
+    try:
+        for statement in duties.counting.written():
+            ask(dispatcher, statement)
+    except psycopg.ProgrammingError as error:  # no table yet, or no right to it
+        logger.warning("figures for the admin can't be written: %s", one_line(error))
+        duties.counting.forget()
+        return FIGURES_PATIENCE
+    duties.counting.forget()
     return None
 
 

@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
@@ -37,7 +38,7 @@ from django_jobs.worker.announcer import Announcer
 from django_jobs.worker.claiming import Claiming, Served
 from django_jobs.worker.dispatcher import ASYNC, SYNC, Dispatcher
 from django_jobs.worker.drain import is_drained
-from django_jobs.worker.duties import Duties
+from django_jobs.worker.duties import Duties, write_figures
 from django_jobs.worker.event_loop import AsyncSlots
 from django_jobs.worker.executor import Executor, Rules
 from django_jobs.worker.listener import Heard, Listener
@@ -110,7 +111,7 @@ class Worker:
             loop_slots=self.loop_slots,
             tasks=tasks,
             duties=self.duties,
-            announce=self.announcer.tell,
+            announce=self.announce,
             timeout_of=self.timeout_of,
             keep_cancelled=settings.keep_failed,
             max_error_chars=settings.max_error_chars,
@@ -174,6 +175,11 @@ class Worker:
             logger.error("the database can't be reached; jobs will be taken over once this worker looks dead")
         self.ending = f"stopped, {len(left)} jobs handed back"
 
+    def announce(self, ended: Ended) -> None:
+        """Count an outcome that is stored, and have the world told."""
+        self.duties.counting.count(ended)
+        self.announcer.tell(ended)
+
     def close(self) -> None:
         """Close what `start` opened."""
         self.announcer.stop(ANNOUNCE_SECONDS)
@@ -181,6 +187,9 @@ class Worker:
             self.listener.stop(2.0)
         self.threads.stop(JOIN_SECONDS)
         self.loop_slots.stop(JOIN_SECONDS)
+        if self.dispatcher.connection is not None:
+            with suppress(psycopg.Error):  # closing tells of it
+                write_figures(self.duties, self.dispatcher)
         self.dispatcher.close(self.ending)
 
     @property
