@@ -1,7 +1,7 @@
 """
 Inserting jobs: what `enqueueing` hands over becomes rows, in the caller's own transaction.
 
-Times are `clock_timestamp()`, not the start of the transaction, or a job of a long transaction would be
+Times are those of the statement, not of the transaction's start, or a job of a long transaction would be
 due before jobs that were claimed long ago.
 """
 
@@ -18,15 +18,15 @@ INSERT = """
     INSERT INTO django_jobs_job (
         queue_name, task_path, args, kwargs, priority, state, attempt, uncounted, max_attempts, meta,
         enqueued_at, run_after)
-    SELECT %(queue_name)s, %(task_path)s, %(args)s::json, %(kwargs)s::json, %(priority)s, 'READY', 0, 0,
-           %(max_attempts)s, %(meta)s::jsonb,
-           clock.now, COALESCE(%(run_after)s::timestamptz, clock.now + %(delay)s::interval, clock.now)
-      FROM (SELECT clock_timestamp() AS now) AS clock
+    VALUES (%(queue_name)s, %(task_path)s, %(args)s::json, %(kwargs)s::json, %(priority)s, 'READY', 0, 0,
+            %(max_attempts)s, %(meta)s::jsonb, statement_timestamp(),
+            COALESCE(%(run_after)s::timestamptz, statement_timestamp() + %(delay)s::interval,
+                     statement_timestamp()))
  RETURNING id, enqueued_at, run_after
 """
 
 NUMBERS = """
-    SELECT clock_timestamp(), array_agg(nextval(pg_get_serial_sequence('django_jobs_job', 'id')))
+    SELECT statement_timestamp(), array_agg(nextval(pg_get_serial_sequence('django_jobs_job', 'id')))
       FROM generate_series(1, %(count)s)
 """
 
