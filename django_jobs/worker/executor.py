@@ -215,7 +215,7 @@ class Executor:
     def failure(self, job: ClaimedJob, error: BaseException, kind: Kind) -> Retried | Failed:
         """Return whether a failed run is followed by another, and when."""
         task = registry.get(job.task_path)
-        trace = trace_of(error, max_chars=self.rules.max_error_chars)
+        trace = trace_of(in_pythons_words(error), max_chars=self.rules.max_error_chars)
         if self.may_retry(job, task, error, kind):
             after = self.delay(job, task, error, kind)
             if after is not None:
@@ -278,3 +278,11 @@ class Executor:
             return task.timeout
         limit = self.rules.queue_timeouts.get(queue_name, self.rules.timeout)
         return self.rules.transactional_timeout if limit is None and task.transactional else limit
+
+
+def in_pythons_words(error: BaseException) -> BaseException:
+    """Return `error`; what this package says of a return value as the TypeError or ValueError that it is."""
+    for ours, pythons in ((UnstorableType, TypeError), (UnstorableValue, ValueError)):
+        if isinstance(error, ours):
+            return pythons(str(error)).with_traceback(error.__traceback__)
+    return error

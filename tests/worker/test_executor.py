@@ -56,10 +56,10 @@ class TestSuccess:
     @pytest.mark.parametrize(
         ("made", "error"),
         [
-            (lambda: object(), "UnstorableType"),
-            (lambda: float("nan"), "UnstorableValue"),
-            (lambda: "a\0b", "UnstorableValue"),
-            (lambda: "x" * 2000, "TooLarge"),
+            (lambda: object(), "TypeError"),
+            (lambda: float("nan"), "ValueError"),
+            (lambda: "a\0b", "ValueError"),
+            (lambda: "x" * 2000, "ValueError"),
         ],
         ids=["object", "nan", "NUL", "too large"],
     )
@@ -71,7 +71,8 @@ class TestSuccess:
 
         outcome = executor.outcome_of(job_of(jobs.give, 1), caught.value)
         assert isinstance(outcome, Failed)
-        assert outcome.trace.exception_class == f"django_jobs.core.arguments.{error}"
+        assert outcome.trace.exception_class == f"builtins.{error}"
+        assert "return value" in outcome.trace.message
 
 
 class TestFailure:
