@@ -5,12 +5,12 @@ Runs Django's own tests of its Tasks framework with our backends in the place of
 
 FOLDER is the folder `tests` of Django's source release. Nothing in it is changed: where its files say
 `DummyBackend` or `ImmediateBackend` they get ours, because the names are bound anew before the files are
-imported. On Django 5.2 they get the backport under Django's names too. REPORT becomes a JSON object from the name
-of each test to "passed", or to what went wrong.
+imported. On Django 5.2 they get the backport under Django's names too. REPORT becomes a JSON object from the
+name of each test to "passed", or to what went wrong.
 
-Variants: "test backends" puts in `django_jobs.testing`'s backends of the same names, without a database. "tables"
-puts in `JobsBackend` itself on real tables, with `results` and `clear()` as Django's files want them, and for
-`ImmediateBackend` one that runs each job at once by the statements of a worker.
+Variants: "test backends" puts in `django_jobs.testing`'s backends of the same names, without a database.
+"tables" puts in `JobsBackend` itself on real tables, with `results` and `clear()` as Django's files want them,
+and for `ImmediateBackend` one that runs each job at once by the statements of a worker.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ from django.db import connections
 
 from example_project import database, embedded
 
+DJANGOS = {"DummyBackend": ".backends.dummy", "ImmediateBackend": ".backends.immediate"}
+"""Where Django has the backends that its tests name."""
+
 MODULES = ["test_tasks", "test_dummy_backend", "test_immediate_backend", "test_custom_backend"]
 
 
@@ -50,7 +53,8 @@ def main(folder: str, variant: str, report: str) -> None:
     django.setup()
     put_in_place(*(stored() if variant == "tables" else in_memory()))
     if variant == "tables":
-        import_module("django.test").SimpleTestCase = import_module("django.test").TransactionTestCase
+        test = vars(import_module("django.test"))
+        test["SimpleTestCase"] = test["TransactionTestCase"]
     from django.test.runner import DiscoverRunner
 
     runner = DiscoverRunner(verbosity=0, interactive=False)
@@ -105,8 +109,8 @@ def server() -> dict[str, Any]:
 
 def put_in_place(dummy: type, immediate: type) -> None:
     """Bind the names of Django's backends to ours."""
-    import_module("django.tasks.backends.dummy").DummyBackend = dummy
-    import_module("django.tasks.backends.immediate").ImmediateBackend = immediate
+    for name, backend in (("DummyBackend", dummy), ("ImmediateBackend", immediate)):
+        vars(import_module(f"django.tasks{DJANGOS[name]}"))[name] = backend
 
 
 def in_memory() -> Sequence[type]:
@@ -125,9 +129,10 @@ def stored() -> Sequence[type]:
 
         @property
         def results(self) -> list[Any]:
-            return off_the_loop(
+            found: list[Any] = off_the_loop(
                 lambda: [super(Stored, self).get_result(str(job.pk)) for job in Job.objects.order_by("pk")]
             )
+            return found
 
         def get_result(self, result_id: str) -> Any:
             return off_the_loop(super().get_result, result_id)
@@ -149,8 +154,8 @@ def off_the_loop(function: Callable[..., Any], *args: Any) -> Any:
     """
     Call `function`, from async code in a thread of its own.
 
-    Some of Django's async tests call sync methods, which is all the same to a backend that keeps its results in
-    memory; but Django's database layer refuses it.
+    Some of Django's async tests call sync methods, which is all the same to a backend that keeps its results
+    in memory; but Django's database layer refuses it.
     """
     try:
         asyncio.get_running_loop()
@@ -169,23 +174,15 @@ def off_the_loop(function: Callable[..., Any], *args: Any) -> Any:
 
 def be_django_6() -> None:
     """Give the backport the names of `django.tasks`, which are what Django's own tests import."""
-    from django_tasks import base, exceptions, signals, task, task_backends
-    from django_tasks.backends import dummy, immediate
+    from django_tasks import base, exceptions, task, task_backends
 
     exceptions.InvalidTask = exceptions.InvalidTaskError
     exceptions.InvalidTaskBackend = exceptions.InvalidTaskBackendError
-    names = {"": "", ".base": ".base", ".exceptions": ".exceptions", ".signals": ".signals"}
-    names |= {
-        name: name for name in (".backends", ".backends.base", ".backends.dummy", ".backends.immediate")
-    }
-    for there, here in names.items():
-        sys.modules[f"django.tasks{there}"] = import_module(f"django_tasks{here}")
+    for name in ("", ".base", ".exceptions", ".signals", ".backends", ".backends.base", *DJANGOS.values()):
+        sys.modules[f"django.tasks{name}"] = import_module(f"django_tasks{name}")
     package: Any = sys.modules["django.tasks"]
     package.Task, package.task, package.task_backends = base.Task, task, task_backends
-    assert dummy
-    assert immediate
-    assert signals
-    django.tasks = package  # type: ignore[attr-defined]
+    vars(django)["tasks"] = package
     logging.root.manager.loggerDict["django.tasks"] = logging.getLogger("django_tasks")
 
 

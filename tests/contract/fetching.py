@@ -1,4 +1,4 @@
-"""What tests bring from the package index by pip: at test time, into a folder of their own, never committed."""
+"""What tests bring from the package index by pip: at test time, into a folder of their own."""
 
 from __future__ import annotations
 

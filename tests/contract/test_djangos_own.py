@@ -1,8 +1,8 @@
 """
 Django's own tests of its Tasks framework, passed by our backends.
 
-They are fetched from Django's source release, that of the Django installed; on 5.2, which has no such tests (nor
-does the backport's release), from 6.0's. See `djangos_own` for how ours come into the place of Django's.
+They are fetched from Django's source release, that of the Django installed; on 5.2, which has no such tests
+(nor does the backport's release), from 6.0's. See `djangos_own` for how ours come into the place of Django's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEFT_OUT = {
 """Tests that state what a backend lacks, and why they aren't ours to pass. They must fail: see below."""
 
 LEFT_OUT_OF_TABLES = {
-    f"{DUMMY}.test_refresh_result": "changes an object in the backend's list; ours makes it from the row anew",
+    f"{DUMMY}.test_refresh_result": "changes an object in the backend's list; ours has a row",
     f"{DUMMY}.test_refresh_result_async": "the same",
 }
 
