@@ -8,8 +8,9 @@ rescue, the pruning or the list of failed jobs doesn't need.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Any
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from django.db import connections, models, router
 from django.db.models import F, Q
@@ -17,11 +18,15 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs import conf
 from django_jobs.conf import QUEUE_NAME_LENGTH
 from django_jobs.core.states import FINAL, Decision, Kind, State
 from django_jobs.fields import JSONText
 from django_jobs.figures import Overview as Overview
 from django_jobs.figures import Stat as Stat
+
+Done = TypeVar("Done")
+"""What an operation tells of what it did."""
 
 FINISHED = sorted(state.value for state in FINAL)
 
@@ -75,7 +80,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.in_batches(lambda jobs, ids: jobs.cancel(ids, reason=reason))
 
     def run_now(self) -> int:
-        """Make waiting jobs due at once."""
+        """Make jobs that wait for a later time due at once."""
         return self.in_batches(lambda jobs, ids: jobs.run_now(ids))
 
     def discard(self) -> int:
@@ -188,7 +193,7 @@ class Job(models.Model):
         return str(self.get_state_display())
 
     @property
-    def duration(self) -> Any:
+    def duration(self) -> timedelta | None:
         """How long the last run took, or has been running; `None` before it started."""
         if self.last_attempted_at is None:
             return None
@@ -227,7 +232,7 @@ class Job(models.Model):
         It gets all its attempts anew, or with `reset_attempts=False` just one more. Two calls at once
         lead to one further run.
         """
-        return bool(self.operate(lambda jobs: jobs.retry([self.pk], reset_attempts=reset_attempts)))
+        return bool(operate(self, lambda jobs: jobs.retry([self.pk], reset_attempts=reset_attempts)))
 
     def cancel(self, reason: str = "") -> bool:
         """
@@ -236,20 +241,11 @@ class Job(models.Model):
         A running job ends when its body notices (`context.is_cancelled`; async bodies are cancelled); in
         any case it isn't retried.
         """
-        return bool(self.operate(lambda jobs: jobs.cancel([self.pk], reason=reason)))
+        return bool(operate(self, lambda jobs: jobs.cancel([self.pk], reason=reason)))
 
     def run_now(self) -> bool:
-        """Make a waiting job due at once; return whether it was waiting."""
-        return bool(self.operate(lambda jobs: jobs.run_now([self.pk])))
-
-    def operate(self, act: Callable[[Any], Sequence[int]]) -> Sequence[int]:
-        """Call `act(operations)` on the database that this job is written to and read the job anew."""
-        from django_jobs import operations
-
-        alias = router.db_for_write(type(self), instance=self)
-        changed = act(operations.Operations(alias))
-        self.refresh_from_db(using=alias)
-        return changed
+        """Make a job due at once that waits for a later time; return whether it did."""
+        return bool(operate(self, lambda jobs: jobs.run_now([self.pk])))
 
 
 class Attempt(models.Model):
@@ -287,7 +283,7 @@ class Attempt(models.Model):
         return f"{self.job_id}/{self.number}"
 
     @property
-    def duration(self) -> Any:
+    def duration(self) -> timedelta | None:
         """How long the run took; `None` while it goes on."""
         if self.started_at is None or self.ended_at is None:
             return None
@@ -363,19 +359,22 @@ class Queue(models.Model):
 
     def pause(self, *, by: str = "", reason: str = "") -> bool:
         """Stop all workers from claiming jobs of this queue; return whether it was running before."""
-        from django_jobs.operations import Operations
-
-        paused = Operations(self._state.db).pause(self.name, by=by, reason=reason)
-        self.refresh_from_db()
-        return paused
+        return operate(self, lambda queues: queues.pause(self.name, by=by, reason=reason))
 
     def resume(self) -> bool:
         """Let workers claim from this queue again, at once; return whether it was paused."""
-        from django_jobs.operations import Operations
+        return operate(self, lambda queues: queues.resume(self.name))
 
-        resumed = Operations(self._state.db).resume(self.name)
-        self.refresh_from_db()
-        return resumed
+
+def operate(instance: Job | Queue, act: Callable[[Any], Done]) -> Done:
+    """Call `act(operations)` on the database that `instance` is written to, and read it anew."""
+    from django_jobs import operations
+
+    alias = router.db_for_write(type(instance), instance=instance) if instance._state.db else conf.database()
+    done = act(operations.Operations(alias))
+    with suppress(Queue.DoesNotExist):  # nothing was ever set for it
+        instance.refresh_from_db(using=alias)
+    return done
 
 
 def clock(alias: str) -> datetime:

@@ -133,15 +133,17 @@ class TestAJob:
             def db_for_write(self, model, **hints):
                 return "default"
 
-        job = row(State.FAILED)
+        job, queue = row(State.FAILED), Queue.objects.create(name="mail")
         settings.DATABASE_ROUTERS = [Replicas()]
         monkeypatch.setattr(operations, "Operations", Recorded)
-        job._state.db = "replica"
+        job._state.db = queue._state.db = "replica"
 
         job.retry()
+        queue.pause()
+        queue.resume()
         Job.objects.all().cancel()
 
-        assert used == ["default", "default"]
+        assert used == ["default"] * 4
 
 
 class TestManyJobs:
@@ -267,3 +269,7 @@ class TestQueues:
         assert (queue.is_paused, queue.paused_by) == (True, "ann")
         assert queue.resume()
         assert not queue.is_paused
+
+    def test_that_nothing_was_set_for_have_them_too(self, db):
+        assert not Queue(name="mail").resume()
+        assert Queue(name="mail").pause()
