@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db import connections, models, router
 from django.db.models import F, Q
@@ -24,6 +24,9 @@ from django_jobs.core.states import FINAL, Decision, Kind, State
 from django_jobs.fields import JSONText
 from django_jobs.figures import Overview as Overview
 from django_jobs.figures import Stat as Stat
+
+if TYPE_CHECKING:
+    from django_jobs.operations import Operations
 
 Done = TypeVar("Done")
 """What an operation tells of what it did."""
@@ -87,7 +90,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Delete jobs that aren't running, with their attempts, and tell the receivers of `job_deleted`."""
         return self.in_batches(lambda jobs, ids: jobs.discard(ids))
 
-    def in_batches(self, act: Callable[[Any, Sequence[int]], Sequence[int]], size: int = 1000) -> int:
+    def in_batches(self, act: Callable[[Operations, Sequence[int]], Sequence[int]], size: int = 1000) -> int:
         """Call `act(operations, ids)` for ever so many jobs, `size` at a time, in order of their ids."""
         from django_jobs import operations
 
@@ -366,7 +369,7 @@ class Queue(models.Model):
         return operate(self, lambda queues: queues.resume(self.name))
 
 
-def operate(instance: Job | Queue, act: Callable[[Any], Done]) -> Done:
+def operate(instance: Job | Queue, act: Callable[[Operations], Done]) -> Done:
     """Call `act(operations)` on the database that `instance` is written to, and read it anew."""
     from django_jobs import operations
 

@@ -92,7 +92,10 @@ class TestDurations:
         assert job.duration == HOUR
 
     def test_go_on_while_a_job_runs(self, db):
-        assert row(State.RUNNING).duration > HOUR
+        passed = row(State.RUNNING).duration
+
+        assert passed is not None
+        assert passed > HOUR
 
     def test_are_none_before_the_first_run(self, db):
         assert row().duration is None
