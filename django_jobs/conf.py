@@ -97,7 +97,8 @@ class Settings:
     """How old a heartbeat may grow before the worker's jobs are taken over."""
 
     rescue_seconds: float = 1.0
-    """How often a worker looks for dead ones while others are about."""
+    """How often a worker looks for dead ones while others are about. Of more than five workers each looks
+    less often, so that together they look about five times in this time."""
 
     prune_seconds: float = 60.0
     """How often a worker deletes what has expired."""

@@ -37,8 +37,12 @@ HELLO_SECONDS = 5.0
 PRUNE_PAUSE = 0.2
 """Seconds between two batches of pruning, so that claims go on."""
 
-ALONE_FACTOR = 10
-"""A worker that is alone looks for dead ones this many times less often."""
+LOOKS_TOGETHER = 5
+"""How many workers look for dead ones as often as the settings say; of more, each looks less often."""
+
+ORPHANS_FACTOR = 10
+"""Orphans that nobody buried just now are looked for this many times less often: whoever buried their worker
+has died in between."""
 
 FIGURES_PATIENCE = 3600.0
 """Seconds until figures are tried again that the database refused."""
@@ -94,6 +98,7 @@ class Duties:
             Duty("heartbeat", settings.heartbeat_seconds, heartbeat, now),
             Duty("greet", float("inf"), greet, float("inf")),
             Duty("rescue", settings.rescue_seconds, rescue_jobs, now),
+            Duty("orphans", settings.rescue_seconds * ORPHANS_FACTOR, adopt_orphans, now),
             Duty("cancel", 1.0, pass_on_cancel_requests, now),
             Duty("stock", 30.0, take_stock, now + 30.0),
             Duty(
@@ -202,10 +207,17 @@ def rescue_jobs(duties: Duties, dispatcher: Dispatcher) -> float | None:
     for worker in duties.dead_for_certain:
         bury(duties, dispatcher, worker, dead_after, certain=True, ending="its parent process saw it die")
     duties.dead_for_certain = []
+    if dispatcher.others:
+        look_for_dead(duties, dispatcher, dead_after)
+    return settings.rescue_seconds * (1 if duties.suspects else max(1, dispatcher.others / LOOKS_TOGETHER))
+
+
+def look_for_dead(duties: Duties, dispatcher: Dispatcher, dead_after: timedelta) -> None:
+    """Look at the other workers; bury those whose lock was gone at the last look too, or that are silent."""
     settled = dispatcher.connected_for() >= SETTLED_SECONDS
     if duties.met_at != dispatcher.opened_at:
         duties.met, duties.suspects, duties.met_at = set(), set(), dispatcher.opened_at
-    look = rescue.look(dispatcher.worker, lock_class=settings.lock_class, dead_after=dead_after)
+    look = rescue.look(dispatcher.worker, lock_class=duties.settings.lock_class, dead_after=dead_after)
     peers = rescue.looked(ask(dispatcher, look))
     dispatcher.others = len(peers)
     duties.met |= {peer.id for peer in peers if peer.locked}
@@ -215,8 +227,6 @@ def rescue_jobs(duties: Duties, dispatcher: Dispatcher) -> float | None:
             why = "no heartbeat" if peer.silent and settled else "its session ended"
             bury(duties, dispatcher, peer.id, dead_after, certain=False, ending=why)
     duties.suspects = suspects
-    adopt(dispatcher, rescue.found(ask(dispatcher, rescue.orphans())))
-    return None if dispatcher.others else settings.rescue_seconds * ALONE_FACTOR
 
 
 def bury(
@@ -232,10 +242,12 @@ def bury(
     )
     if ask(dispatcher, statement):
         logger.warning("worker %s is dead (%s); its jobs are taken over", worker, ending)
+        duties.hurry("orphans")
 
 
-def adopt(dispatcher: Dispatcher, orphans: Sequence[rescue.Orphan]) -> None:
-    """Write the end of the runs of dead workers, and have them announced."""
+def adopt_orphans(duties: Duties, dispatcher: Dispatcher) -> float | None:
+    """Write the end of dead workers' runs, and have them announced; at once again when there are more."""
+    orphans = rescue.found(ask(dispatcher, rescue.orphans()))
     executor = dispatcher.threads.executor
     for worker in sorted({orphan.worker for orphan in orphans}):
         ended = []
@@ -252,6 +264,7 @@ def adopt(dispatcher: Dispatcher, orphans: Sequence[rescue.Orphan]) -> None:
                 dispatcher.announce(end)
         if written:
             dispatcher.claiming.look_everywhere()
+    return 0.0 if len(orphans) >= rescue.ORPHANS_LIMIT else None
 
 
 def pass_on_cancel_requests(duties: Duties, dispatcher: Dispatcher) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import psycopg
 import pytest
@@ -374,6 +375,27 @@ class TestRescue:
 
         assert state_of(result) == State.RUNNING
         assert set(Worker.objects.values_list("state", flat=True)) == {WorkerState.RUNNING}
+
+    def test_many_workers_share_the_looks(self, workers, settings):
+        settings.DJANGO_JOBS |= {"rescue_seconds": 2.0, "dead_after_seconds": 600.0}
+        for _ in range(50):
+            worker_row()
+        worker = workers.start()
+
+        [rescue] = (duty for duty in worker.duties.table if duty.name == "rescue")
+
+        eventually(lambda: rescue.due_at - time.monotonic() > 2.0 * 5)
+
+    def test_a_worker_that_is_alone_looks_at_nobody(self, workers, monkeypatch):
+        looks = []
+        monkeypatch.setattr("django_jobs.worker.duties.look_for_dead", lambda *given: looks.append(given))
+        worker = workers.start()
+        [rescue] = (duty for duty in worker.duties.table if duty.name == "rescue")
+        first = rescue.due_at
+
+        eventually(lambda: rescue.due_at > first + 0.3)
+
+        assert not looks
 
     def test_a_worker_whose_session_was_cut_keeps_its_jobs(self, workers):
         first, _ = workers.start(), workers.start()
