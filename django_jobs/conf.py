@@ -171,8 +171,24 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+def is_attempts(value: Any) -> bool:
+    return is_count(value) and value <= MOST_ATTEMPTS
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def is_positive(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
+    return is_number(value) and 0 < value < float("inf")
+
+
+def is_seconds(value: Any) -> bool:
+    return is_positive(value) and value <= LONGEST.total_seconds()
+
+
+def is_seconds_or_zero(value: Any) -> bool:
+    return is_seconds(value) or (is_number(value) and value == 0)
 
 
 def is_duration(value: Any) -> bool:
@@ -194,7 +210,12 @@ def optional(rule: Callable[[Any], bool]) -> Callable[[Any], bool]:
 TEXT = (is_text, "a text")
 BOOL = (is_bool, "True or False")
 COUNT = (is_count, "a whole number above 0")
+MOST_ATTEMPTS = 2**31 - 1
+"""PostgreSQL's integer holds no more."""
+
 POSITIVE = (is_positive, "a number above 0")
+SECONDS = (is_seconds, f"a number of seconds above 0, at most {LONGEST.days} days")
+SECONDS_OR_ZERO = (is_seconds_or_zero, f"a number of seconds, 0 or more, at most {LONGEST.days} days")
 LONGEST_KEPT = timedelta(days=36_500)
 """Later than that an expiry may be outside of the calendar."""
 
@@ -206,7 +227,10 @@ RETENTION = (
 
 RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "database": (optional(is_text), "a database alias or None"),
-    "max_attempts": (optional(is_count), "a whole number above 0, or None for no limit"),
+    "max_attempts": (
+        optional(is_attempts),
+        f"a whole number from 1 to {MOST_ATTEMPTS:,}, or None for no limit",
+    ),
     "backoff": (is_policy, "a policy such as Exponential(…), or a callable(attempt, exception)"),
     "timeout": (optional(is_duration), f"{DURATION[1]}, or None for no limit"),
     "queue_timeouts": (
@@ -222,7 +246,7 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "unknown_task_after": DURATION,
     "max_argument_bytes": COUNT,
     "max_error_chars": (lambda value: is_count(value) and value >= 1000, "a whole number, 1000 or more"),
-    "poll_seconds": POSITIVE,
+    "poll_seconds": SECONDS,
     "notify": BOOL,
     "channel": (
         lambda value: is_text(value) and "\0" not in value and len(value.encode(errors="replace")) < 64,
@@ -235,15 +259,15 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: type(value) is int and -(2**31) <= value < 2**31,
         "a whole number that fits PostgreSQL's integer",
     ),
-    "heartbeat_seconds": POSITIVE,
-    "dead_after_seconds": POSITIVE,
-    "rescue_seconds": POSITIVE,
-    "prune_seconds": POSITIVE,
+    "heartbeat_seconds": SECONDS,
+    "dead_after_seconds": SECONDS,
+    "rescue_seconds": SECONDS,
+    "prune_seconds": SECONDS,
     "prune_batch": COUNT,
-    "shutdown_seconds": (lambda value: value == 0 or is_positive(value), "a number, 0 or more"),
+    "shutdown_seconds": SECONDS_OR_ZERO,
     "threads": COUNT,
     "async_slots": COUNT,
-    "startup_wait_seconds": (lambda value: value == 0 or is_positive(value), "a number, 0 or more"),
+    "startup_wait_seconds": SECONDS_OR_ZERO,
     "sensitive_names": (is_names, "a list of texts"),
     "log_arguments": BOOL,
 }

@@ -75,6 +75,7 @@ class TestDecorator:
         "options",
         [
             {"max_attempts": 0},
+            {"max_attempts": 2**31},
             {"max_attempts": True},
             {"max_attempts": 1.0},
             {"backoff": 30},

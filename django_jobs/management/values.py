@@ -6,6 +6,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable
 
 from django_jobs.backend import problem_of_queue
+from django_jobs.conf import QUEUE_NAME_LENGTH, SECONDS, SECONDS_OR_ZERO
 
 
 def checked(rule: Callable[[float], bool], wanted: str) -> Callable[[str], float]:
@@ -23,8 +24,8 @@ def checked(rule: Callable[[float], bool], wanted: str) -> Callable[[str], float
     return parse
 
 
-seconds = checked(lambda number: 0 < number < float("inf"), "a number of seconds above 0")
-seconds_or_zero = checked(lambda number: 0 <= number < float("inf"), "a number of seconds, 0 or more")
+seconds = checked(*SECONDS)
+seconds_or_zero = checked(*SECONDS_OR_ZERO)
 
 
 def count(text: str) -> int:
@@ -36,8 +37,8 @@ def count(text: str) -> int:
 
 def queue_name(text: str) -> str:
     """Parse the name of a queue."""
-    if problem := problem_of_queue(text):
-        raise ArgumentTypeError(problem)
+    if problem_of_queue(text):
+        raise ArgumentTypeError(f"{text!r} is not the name of a queue (1 to {QUEUE_NAME_LENGTH} characters)")
     return text
 
 
