@@ -46,6 +46,9 @@ STATUS = {
 
 LARGEST_ID = 2**63 - 1
 
+LEFT_OUT = "(not brought along: get_result() and Job.history() have it)"
+"""Stands for the traceback of a run that is long past, in the result that a running body sees."""
+
 
 def get(result_id: str, *, database: str, backend: str) -> AnyResult:
     """
@@ -140,7 +143,10 @@ def of_claim(
         kwargs=kwargs,
         backend=backend,
         errors=[
-            TaskError(exception_class_path=run["exception_class"], traceback=run["traceback"])
+            TaskError(
+                exception_class_path=run["exception_class"],
+                traceback=LEFT_OUT if run["traceback"] is None else run["traceback"],
+            )
             for run in past
             if run["kind"] in FAILURES
         ],

@@ -63,7 +63,7 @@ class ClaimedJob:
     meta: str | None
     """JSON text of the free-form facts; `None` for none."""
     past: list[dict[str, Any]] | None
-    """Earlier runs, oldest first, as `store.claim` describes them; `None` on the first."""
+    """Earlier runs, oldest first, as `store.claim` brings them; `None` on the first."""
 
     @property
     def counted_attempt(self) -> int:

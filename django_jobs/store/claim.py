@@ -33,6 +33,8 @@ TAKE = """
 """
 
 # Times are kept within Python's calendar, and attempts within integers (above), so that no row stops others.
+# Of earlier runs, the last 1,000 come along, of which the last 20 with their tracebacks: all of them took
+# seconds for a job that had failed or snoozed for weeks, and the same again at each claim.
 GIVE = """
      ))
  RETURNING job.id, job.queue_name, job.task_path, '[' || job.args || ',' || job.kwargs || ']',
@@ -44,8 +46,10 @@ GIVE = """
            CASE WHEN job.attempt > 1 THEN (
                 SELECT json_agg(json_build_object(
                            'number', number, 'worker', worker, 'kind', kind,
-                           'exception_class', exception_class, 'traceback', traceback) ORDER BY number)
-                  FROM django_jobs_attempt WHERE job_id = job.id)
+                           'exception_class', exception_class,
+                           'traceback', CASE WHEN number > job.attempt - 20 THEN traceback END) ORDER BY number)
+                  FROM django_jobs_attempt
+                 WHERE job_id = job.id AND number > job.attempt - 1000)
            END
 """
 

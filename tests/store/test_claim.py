@@ -117,6 +117,19 @@ class TestAClaim:
         ]
 
     @BOTH
+    def test_brings_what_is_long_past_in_short(self, cursor, take):
+        job = row(attempt=1500)
+        Attempt.objects.bulk_create(
+            Attempt(job=job, number=number, worker=7, kind=Kind.ERROR, exception_class="E", traceback="T")
+            for number in range(1, 1501)
+        )
+
+        [found] = take(cursor)
+
+        assert [run["number"] for run in found.past] == list(range(502, 1501))
+        assert [run["traceback"] for run in found.past] == [None] * 980 + ["T"] * 19
+
+    @BOTH
     def test_of_a_first_run_asks_for_none_before(self, cursor, take):
         row()
 

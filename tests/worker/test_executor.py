@@ -12,6 +12,7 @@ from django_jobs import JobTimeout
 from django_jobs.core.records import Cancelled, Completed, Failed, Retried, Snoozed
 from django_jobs.core.states import Kind
 from django_jobs.framework import TaskResultStatus, task_started
+from django_jobs.results import LEFT_OUT
 from tests import jobs
 from tests.rows import LONG_AGO, WORKER, claimed_job
 from tests.worker.conftest import RULES, executor_with
@@ -311,13 +312,14 @@ class TestContext:
             {"number": 1, "worker": 5, "kind": "ERROR", "exception_class": "a.B", "traceback": "one"},
             {"number": 2, "worker": 6, "kind": "SNOOZED", "exception_class": "", "traceback": ""},
             {"number": 3, "worker": None, "kind": "LOST", "exception_class": "c.D", "traceback": "three"},
+            {"number": 4, "worker": 8, "kind": "ERROR", "exception_class": "e.F", "traceback": None},
         ]
 
-        run(jobs.look, attempt=4, uncounted=1, past=past)
+        run(jobs.look, attempt=5, uncounted=1, past=past)
 
         result = jobs.told.get_nowait().task_result
-        assert [error.traceback for error in result.errors] == ["one", "three"]
-        assert result.worker_ids == ["5", str(WORKER)]
+        assert [error.traceback for error in result.errors] == ["one", "three", LEFT_OUT]
+        assert result.worker_ids == ["5", "8", str(WORKER)]
 
 
 class TestStrangeJobs:
