@@ -9,8 +9,8 @@ imported. On Django 5.2 they get the backport under Django's names too. REPORT b
 name of each test to "passed", or to what went wrong.
 
 Variants: "test backends" puts in `django_jobs.testing`'s backends of the same names, without a database.
-"tables" puts in `JobsBackend` itself on real tables, with `results` and `clear()` as Django's files want them,
-and for `ImmediateBackend` one that runs each job at once by the statements of a worker.
+"tables" puts in `JobsBackend` itself on real tables, with `results` and `clear()` as Django's files want
+them, and for `ImmediateBackend` one that runs each job at once by the statements of a worker.
 """
 
 from __future__ import annotations
