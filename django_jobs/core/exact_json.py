@@ -92,7 +92,7 @@ DIGITS_TO_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 def survey(value: object) -> tuple[int, int]:
     """Return how deep lists and dicts in `value` are nested, and how many keys they have together."""
     depth = keys = 0
-    level = [value] if type(value) in NESTING else []
+    level: list[Any] = [value] if type(value) in NESTING else []
     while level:
         depth += 1
         inside: list[Any] = []
@@ -101,7 +101,7 @@ def survey(value: object) -> tuple[int, int]:
                 keys += len(part)
                 inside += part.values()
             else:
-                inside += part  # type: ignore[arg-type]
+                inside += part
         level = [part for part in inside if type(part) in NESTING]
     return depth, keys
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from django_jobs.core.records import Wake
-from django_jobs.store.cursor import Cursor, run
+from django_jobs.store.cursor import Cursor, Rows, run
 from django_jobs.store.finish import interval
 
 # A reset forgives all attempts so far; otherwise the limit, if any, is raised where it leaves no attempt.
@@ -86,9 +86,9 @@ def run_now(cursor: Cursor, ids: Sequence[int]) -> tuple[list[int], list[Wake]]:
     return changed(run(cursor, (RUN_NOW, {"ids": list(ids)})))
 
 
-def changed(rows: Sequence[Sequence[object]]) -> tuple[list[int], list[Wake]]:
+def changed(rows: Rows) -> tuple[list[int], list[Wake]]:
     """Split rows of id, queue, priority and due time into ids and wakes."""
-    return [row[0] for row in rows], [Wake(*row[1:]) for row in rows]  # type: ignore[arg-type, misc]
+    return [row[0] for row in rows], [Wake(*row[1:]) for row in rows]
 
 
 def cancel(
