@@ -6,6 +6,9 @@ import time
 
 from django_jobs import task
 
+SECONDS = 0.04
+"""How long a job of the half loaded worker takes."""
+
 
 @task
 def nothing(number: int) -> None:
@@ -18,6 +21,22 @@ async def nothing_async(number: int) -> None:
 
 
 @task
+def query(number: int) -> None:
+    """Ask one thing through the ORM."""
+    from django.contrib.contenttypes.models import ContentType
+
+    ContentType.objects.filter(pk=number).exists()
+
+
+@task
 def clock(number: int) -> float:
     """Return the time at which the body began."""
     return time.time()
+
+
+@task
+def slow_clock(number: int) -> float:
+    """Return the time at which the body began, after waiting for something as most jobs do."""
+    began = time.time()
+    time.sleep(SECONDS)
+    return began

@@ -7,48 +7,113 @@ import os
 import subprocess
 import sys
 
+import psycopg
+import pytest
 from django.db import connections
 from psycopg.conninfo import conninfo_to_dict
 
-from benchmarks.run import NAME, url_of
+from benchmarks.ground import NAME, TURN, url_of
+from benchmarks.run import GROUPS
+
+TINY = ["--quick", "--jobs", "200", "--seconds", "0.5", "--idle-seconds", "2", "--bulk", "100,200"]
+TINY += [
+    "--finished",
+    "2000",
+    "--scheduled",
+    "2000",
+    "--waiting",
+    "2000",
+    "--queues",
+    "4",
+    "--minutes",
+    "0.05",
+]
 
 
-def test_the_benchmark_command_prints_every_figure_and_leaves_no_database(django_db_blocker, tmp_path):
+@pytest.fixture
+def server(django_db_blocker):
+    """The address of the tests' server, for a run with databases of its own."""
     with django_db_blocker.unblock():
         address = connections["default"].get_connection_params()
     given = {name: address[name] for name in ("host", "port", "user", "password") if address.get(name)}
-    environment = {**os.environ, "DATABASE_URL": url_of(given | {"dbname": "postgres"})}
+    return url_of(given | {"dbname": "postgres"})
 
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "benchmarks",
-            "run",
-            "--runs",
-            "1",
-            "--jobs",
-            "200",
-            "--json",
-            tmp_path / "figures",
-        ],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
 
+@pytest.fixture
+def benchmark(server):
+    """A function that runs the command, and gives what came of it."""
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "benchmarks", "run", *arguments],
+            env={**os.environ, "DATABASE_URL": server},
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+
+    return run
+
+
+def measured(result, file):
+    """Return the figures of a run, each of which is in what it printed."""
     assert result.returncode == 0, result.stderr
-    figures = json.loads((tmp_path / "figures").read_text())
-    for name, values in figures.items():
-        assert name in result.stdout
-        assert all(value > 0 for value in values)
-    assert [name for name in figures if "drain" in name or "pick-up" in name or "enqueue" in name]
-    with django_db_blocker.unblock(), connections["default"].cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_database WHERE datname = %s", [NAME])
-        assert cursor.fetchone() == (0,)
-        connections["default"].close()
+    report = json.loads(file.read_text())
+    for figures in report["figures"].values():
+        for name, figure in figures.items():
+            assert name in result.stdout
+            assert len(figure["values"]) >= 1
+            assert all(value >= 0 for value in figure["values"]), name
+    return report
+
+
+def databases(server):
+    with psycopg.connect(server) as connection:
+        return connection.execute(
+            "SELECT datname FROM pg_database WHERE starts_with(datname, %s)", [NAME]
+        ).fetchall()
+
+
+def test_the_benchmark_command_prints_every_figure_and_leaves_no_database(benchmark, server, tmp_path):
+    result = benchmark("enqueue", "bulk", "pick-up", *TINY, "--runs", "2", "--json", tmp_path / "found")
+
+    report = measured(result, tmp_path / "found")
+    assert list(report["figures"]) == ["enqueue", "bulk", "pick-up"]
+    assert {
+        len(figure["values"]) for figures in report["figures"].values() for figure in figures.values()
+    } == {2}
+    assert report["machine"]["options"]["jobs"] == 200
+    assert report["machine"]["server"]["server_version"]
+    assert databases(server) == []
+
+
+@pytest.mark.slow
+def test_every_group_can_be_measured(benchmark, server, tmp_path):
+    result = benchmark("--all", *TINY, "--markdown", "--json", tmp_path / "found")
+
+    report = measured(result, tmp_path / "found")
+    assert list(report["figures"]) == list(GROUPS)
+    for group in GROUPS:
+        assert f"| {group} | median (smallest–largest) |" in result.stdout
+    assert databases(server) == []
+
+
+def test_a_group_that_is_none_is_named_with_those_there_are(benchmark):
+    result = benchmark("drian")
+
+    assert result.returncode == 2
+    assert "there is no group 'drian'; the groups are: enqueue, bulk, drain" in result.stderr
+
+
+def test_a_second_run_on_a_server_doesn_t_spoil_the_first(benchmark, server):
+    with psycopg.connect(server, autocommit=True) as first:
+        first.execute("SELECT pg_advisory_lock(%s)", [TURN])
+
+        result = benchmark("enqueue", *TINY)
+
+    assert result.returncode == 1
+    assert "Another run of the benchmarks is under way on this server." in result.stderr
 
 
 def test_an_address_in_a_socket_s_folder_becomes_a_url_that_the_settings_read():
