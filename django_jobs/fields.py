@@ -1,4 +1,4 @@
-"""The model field of what must come back exactly: arguments and return values."""
+"""Model fields: what must come back exactly (arguments and return values), and arrays of numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ LARGEST = 2**30
 """Bytes of JSON that PostgreSQL can hold in one value."""
 
 
-class JSONText(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time
+class PlainField(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time
+    """A field whose values are dicts, lists, text and numbers."""
+
+    def value_to_string(self, obj: models.Model) -> Any:
+        """Return the value itself to serializers, as Django's `JSONField` does: `dumpdata` can write it."""
+        return self.value_from_object(obj)
+
+
+class JSONText(PlainField):
     """
     A value kept as PostgreSQL's `json`, which stores the text as it was given.
 
@@ -40,7 +48,7 @@ class JSONText(models.Field):  # type: ignore[type-arg]  # not subscriptable at 
             return value
 
 
-class Numbers(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time
+class Numbers(PlainField):
     """Whole numbers in a PostgreSQL array. Django's `ArrayField` would want one more app to be installed."""
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:

@@ -15,6 +15,7 @@ from django_jobs.core.states import FINAL, MOVES, Decision, Kind, State
 from django_jobs.models import (
     Attempt,
     DecisionChoices,
+    Job,
     KindChoices,
     StateChoices,
     WorkerState,
@@ -160,6 +161,20 @@ class TestJSONText:
             cursor.execute("UPDATE django_jobs_job SET return_value = 'null' WHERE id = %s", [job.pk])
         job.refresh_from_db()
         assert job.return_value is None
+
+    def test_survives_dumpdata_and_loaddata(self, db, tmp_path):
+        values = {"args": [1, "a", {"z": [1e22, -0.0]}], "kwargs": {"b": None, "a": "x"}}
+        job = row(State.SUCCESSFUL, return_value={"sent": True}, **values)
+        file = tmp_path / "jobs.json"
+
+        call_command("dumpdata", "django_jobs.job", output=str(file))
+        Job.objects.all().delete()
+        call_command("loaddata", str(file), verbosity=0)
+
+        again = Job.objects.get(pk=job.pk)
+        assert {"args": again.args, "kwargs": again.kwargs} == values
+        assert list(again.kwargs) == ["b", "a"]
+        assert again.return_value == {"sent": True}
 
 
 class TestWorkers:
