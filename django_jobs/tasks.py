@@ -334,6 +334,22 @@ def call_signature(function: Callable[..., Any], takes_context: bool) -> Signatu
     return found.replace(parameters=parameters)
 
 
+def positional_names(path: str) -> list[str] | None:
+    """
+    Return the names of the parameters that the positional arguments of the task at `path` fill, in order.
+
+    Where the last one is `*args`, it stands for all that follow. `None` for a task that isn't known here.
+    """
+    task = registry.get(path)
+    if task is None:
+        return None
+    return [
+        name
+        for name, parameter in call_signature(task.func, task.takes_context).parameters.items()
+        if parameter.kind not in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)
+    ]
+
+
 def check_options(task: JobTask) -> None:
     """Raise InvalidTask for the first option of ours with a value that isn't allowed."""
     name = task.module_path

@@ -28,7 +28,7 @@ from django_jobs.core.records import (
     Snoozed,
 )
 from django_jobs.core.states import Kind
-from django_jobs.tasks import call_signature, registry
+from django_jobs.tasks import positional_names
 
 logger = logging.getLogger("django_jobs")
 
@@ -71,10 +71,8 @@ def arguments(job: ClaimedJob, sensitive: tuple[str, ...]) -> dict[str, Any]:
     """Return a job's arguments for a log record, those with sensitive names masked."""
     try:
         args, kwargs = decode(job.call)
-        task = registry.get(job.task_path)
-        names = None if task is None else list(call_signature(task.func, task.takes_context).parameters)
         shown = {
-            "job_args": masked_positional(args, names, sensitive),
+            "job_args": masked_positional(args, positional_names(job.task_path), sensitive),
             "job_kwargs": masked(kwargs, sensitive),
         }
     except (UndecodableText, ValueError, TypeError):
