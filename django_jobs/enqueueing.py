@@ -30,8 +30,9 @@ CHUNK = 5_000
 """Jobs inserted by one statement of `enqueue_many`."""
 
 EARLIEST = datetime(MINYEAR, 1, 2, tzinfo=UTC)
-LATEST = datetime(MAXYEAR, 12, 30, tzinfo=UTC)
-"""Earliest and latest due time: a day within Python's calendar, so that every time zone can show them."""
+LATEST = datetime(MAXYEAR, 12, 31, 9, 59, 59, 999_999, tzinfo=UTC)
+"""Earliest and latest due time: so far within Python's calendar that every time zone, up to 14 hours ahead of
+UTC, can show them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,10 @@ def checked_time(run_after: datetime | timedelta | None) -> datetime | timedelta
             return run_after
     except OverflowError:
         pass
-    raise ValueError(f"run_after must be from {EARLIEST.date()} to {LATEST.date()}, but is {run_after!r}.")
+    raise ValueError(
+        f"run_after must be from {EARLIEST.isoformat(' ', 'minutes')} to {LATEST.isoformat(' ', 'minutes')}, "
+        f"but is {run_after!r}."
+    )
 
 
 def enqueue_one(alias: str, job: NewJob) -> Inserted:

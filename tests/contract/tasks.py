@@ -9,6 +9,8 @@ from typing import Any
 from django.test import override_settings
 from django.utils.module_loading import import_string
 
+from django_jobs import Retry
+from django_jobs import task as our_task
 from django_jobs.framework import IN_CORE, TaskResultStatus
 
 TASKS = {
@@ -112,6 +114,11 @@ with override_settings(TASKS=TASKS):
         number: int = context.attempt
         return number
 
+    @django_task(takes_context=True)
+    def look(context: Any) -> None:
+        """Tell the context, and what the tables say of the job while it runs."""
+        seen.put((context, noop.get_backend().get_result(context.task_result.id)))
+
     @django_task
     async def double(number: int) -> int:
         return number * 2
@@ -131,3 +138,11 @@ with override_settings(TASKS=TASKS):
     @django_task
     def note(word: str) -> None:
         seen.put(word)
+
+    @our_task(max_attempts=3, takes_context=True)
+    def third_time_lucky(context: Any) -> str:
+        """Fail twice, each time with an hour to wait."""
+        seen.put(context)
+        if context.attempt < 3:
+            raise Retry(f"attempt {context.attempt}", after=3600)
+        return "lucky"

@@ -292,9 +292,7 @@ class TestPlainTasks:
         from tests.scenarios import tasks as module_of_an_app
 
         monkeypatch.setattr(module_of_an_app, "plain_one", plain_task, raising=False)
-        monkeypatch.setattr(
-            discovery.apps, "get_app_configs", lambda: [type("App", (), {"name": "tests.scenarios"})]
-        )
+        monkeypatch.setattr(apps, "get_app_configs", lambda: [type("App", (), {"name": "tests.scenarios"})])
 
         discovery.discover()
 
