@@ -2,8 +2,9 @@
 The listener: one connection of its own, on which notifications arrive and the worker's lock is held.
 
 It never runs anything but LISTEN, its lock and a heartbeat, so the socket is always being read: by a plain
-`select`, which a stop can wake, and with a deadline for every answer, so that a peer that vanished without
-closing is noticed. What arrives goes to the dispatcher as `Woken`; bursts are merged there.
+`poll` (`select` takes no descriptor above 1023), which a stop can wake, and with a deadline for every
+answer, so that a peer that vanished without closing is noticed. What arrives goes to the dispatcher as
+`Woken`; bursts are merged there.
 """
 
 from __future__ import annotations
@@ -125,8 +126,10 @@ class Listener:
     @property
     def is_connected(self) -> bool:
         """Whether the session is up and answered lately."""
-        return self.connection is not None and (
-            self.asked_at is None or monotonic() - self.asked_at < ANSWER_SECONDS
+        return (
+            self.loop.error is None
+            and self.connection is not None
+            and (self.asked_at is None or monotonic() - self.asked_at < ANSWER_SECONDS)
         )
 
     def tick(self) -> float | None:
@@ -152,10 +155,11 @@ class Listener:
 
     def wait(self, seconds: float) -> None:
         """Wait until something arrives, the loop is stopped, or the time is over."""
-        sockets = [self.wakeup]
+        poll = select.poll()
+        poll.register(self.wakeup, select.POLLIN)
         if self.connection is not None:
-            sockets.append(self.connection.fileno())
-        readable, _, _ = select.select(sockets, [], [], max(0.0, seconds))
+            poll.register(self.connection.fileno(), select.POLLIN)
+        readable = dict(poll.poll(max(0.0, seconds) * 1000))
         if self.wakeup in readable:
             os.read(self.wakeup, 100)
 

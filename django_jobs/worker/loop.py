@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from time import sleep
 
 logger = logging.getLogger("django_jobs")
 
@@ -20,7 +21,7 @@ class Loop:
     """
     Calls `tick` until it returns `None` or the loop is stopped.
 
-    A tick returns the seconds until it wants to be called again; `wait` may return sooner. When it raises
+    A tick returns the seconds until it wants to be called again; `wait` may return sooner. When either raises
     one of `passing`, the error is logged once for each streak of failures, and the next tick comes after a
     pause that doubles, with jitter, up to two seconds; `reset` is called to drop what may be broken. Any
     other error ends the loop: it is a fault of ours, and going on might lose jobs.
@@ -46,21 +47,33 @@ class Loop:
 
     def run(self) -> None:
         """Run until the tick says that there is nothing more to do."""
-        while True:
-            try:
-                pause = self.tick()
-            except self.passing as error:
-                pause = self.pause_after(error)
-            except BaseException as error:  # noqa: BLE001  (kept for whoever waits for this loop)
-                self.error = error
-                return
-            else:
-                if self.failures:
-                    logger.info("%s works again after %d failures", self.name, self.failures)
-                self.failures = 0
-            if pause is None:
-                return
-            self.wait(pause)
+        try:
+            while self.turn():
+                pass
+        except BaseException as error:  # noqa: BLE001  (kept for whoever waits for this loop)
+            self.error = error
+
+    def turn(self) -> bool:
+        """Tick and wait once; return whether to go on. Raises what ends the loop."""
+        try:
+            pause = self.tick()
+            if pause is not None:
+                self.wait(0.0 if self.failures else pause)  # after a streak, its end is told at once
+        except self.passing as error:
+            self.rest(self.pause_after(error))
+            return True
+        if self.failures:
+            logger.info("%s works again after %d failures", self.name, self.failures)
+        self.failures = 0
+        return pause is not None
+
+    def rest(self, seconds: float) -> None:
+        """Wait after a failure, also where waiting is what fails."""
+        try:
+            self.wait(seconds)
+        except self.passing as error:
+            logger.debug("%s: could not wait: %s", self.name, one_line(error))
+            sleep(seconds)
 
     def pause_after(self, error: BaseException) -> float:
         """Log the first failure of a streak, drop what may be broken, and return how long to wait."""

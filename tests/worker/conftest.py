@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from dataclasses import replace
 from datetime import timedelta
 
@@ -45,3 +47,18 @@ def quiet_jobs():
     yield
     for gate in jobs.gates.values():
         gate.set()
+
+
+@pytest.fixture
+def many_files():
+    """Have every descriptor below 1,024 taken, as in a process with many sockets."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 1100:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2000), hard))
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    while taken[-1] < 1024:
+        taken.append(os.dup(taken[0]))
+    yield
+    for descriptor in taken:
+        os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

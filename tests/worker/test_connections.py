@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import resource
+import asyncio
 import threading
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.db import connection
 from django.db import connections as django_connections
 
@@ -15,27 +15,14 @@ from tests import jobs
 from tests.worker.workers import QUICK, end_sessions, job_of, running
 
 
-@pytest.fixture
-def many_files():
-    """Have every descriptor below 1,024 taken, as in a process with many sockets."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < 1100:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2000), hard))
-    taken = [os.open(os.devnull, os.O_RDONLY)]
-    while taken[-1] < 1024:
-        taken.append(os.dup(taken[0]))
-    yield
-    for descriptor in taken:
-        os.close(descriptor)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
 @pytest.mark.parametrize("session", [jobs.backend_pid, jobs.abackend_pid], ids=["sync", "async"])
 class TestAcrossJobs:
     @pytest.fixture(autouse=True)
     def kept_while_idle(self, settings, transactional_db, monkeypatch):
         settings.DJANGO_JOBS = QUICK
         monkeypatch.setitem(django_connections.settings["default"], "CONN_MAX_AGE", None)
+        yield
+        asyncio.run(sync_to_async(django_connections.close_all)())  # where async bodies had theirs
 
     def test_bodies_keep_their_connection(self, session):
         with running(threads=1):

@@ -21,10 +21,9 @@ class Script:
     def __init__(self, *steps):
         self.steps = list(steps)
         self.waited: list[float] = []
+        self.waits: list[BaseException | None] = []
         self.resets = 0
-        self.loop = Loop(
-            "script", tick=self.tick, wait=self.waited.append, passing=(Passing,), reset=self.reset
-        )
+        self.loop = Loop("script", tick=self.tick, wait=self.wait, passing=(Passing,), reset=self.reset)
 
     def tick(self):
         step = self.steps.pop(0)
@@ -32,12 +31,19 @@ class Script:
             raise step
         return step
 
+    def wait(self, seconds):
+        self.waited.append(seconds)
+        error = self.waits.pop(0) if self.waits else None
+        if error is not None:
+            raise error
+
     def reset(self):
         self.resets += 1
 
 
-def run(*steps):
+def run(*steps, waits=()):
     script = Script(*steps)
+    script.waits = list(waits)
     script.loop.run()
     return script
 
@@ -77,6 +83,39 @@ def test_any_other_error_ends_it_and_is_kept(error):
 
     assert script.loop.error is error
     assert script.waited == [1.0]
+
+
+@pytest.mark.parametrize("error", [ValueError("ours"), SystemExit(1), KeyboardInterrupt()])
+@pytest.mark.parametrize("steps", [(1.0, 1.0), (Passing(), 1.0)], ids=["after a tick", "after a failure"])
+def test_so_does_one_while_it_waits(steps, error):
+    script = run(*steps, waits=[error])
+
+    assert script.loop.error is error
+    assert script.steps == [1.0]
+
+
+def test_a_wait_that_fails_is_a_failure_that_may_pass():
+    script = run(1.0, 2.0, 3.0, None, waits=[Passing("x")])
+
+    assert (script.loop.error, script.steps, script.resets) == (None, [], 1)
+    assert script.waited[0] == 1.0
+    assert 0 < script.waited[1] <= FIRST_PAUSE
+    assert script.waited[-1] == 3.0
+
+
+def test_waits_that_go_on_failing_are_one_streak(caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    slept: list[float] = []
+    monkeypatch.setattr("django_jobs.worker.loop.sleep", slept.append)
+
+    run(*[1.0] * 12, None, waits=[Passing("x")] * 24)
+
+    longest = [min(LONGEST_PAUSE, FIRST_PAUSE * 2**count) for count in range(12)]
+    assert all(most / 2 <= pause <= most for pause, most in zip(slept, longest, strict=True))
+    assert [record.getMessage() for record in caplog.records] == [
+        "script: Passing: x; trying again",
+        "script works again after 12 failures",
+    ]
 
 
 def test_a_failing_reset_is_a_failure_that_may_pass():

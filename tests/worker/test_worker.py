@@ -109,6 +109,16 @@ class TestJobs:
 
         assert job_of(jobs.ok.enqueue()).state == State.SUCCESSFUL
 
+    def test_start_at_once_however_many_files_the_process_has_open(self, workers, many_files):
+        worker = workers.start()
+        eventually(lambda: worker.is_healthy)
+
+        for number in range(3):
+            assert (
+                job_of(jobs.backend_pid.enqueue() if number else jobs.give.enqueue(1)).state == "SUCCESSFUL"
+            )
+        assert worker.is_healthy
+
     def test_of_a_paused_queue_wait_until_it_is_resumed(self, workers):
         from django_jobs.operations import Operations
 

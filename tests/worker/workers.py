@@ -54,11 +54,11 @@ def job_of(result: Any, *states: str) -> Job:
 
 
 def end_sessions(*pids: int) -> None:
-    """Cut connections: those of the processes named, or otherwise all but the test's own."""
+    """Cut connections, and wait until they are: those of the processes named, or all but the test's own."""
     condition = "pid = ANY(%(pids)s)" if pids else "pid <> pg_backend_pid()"
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
             f" WHERE datname = current_database() AND {condition}",
             {"pids": list(pids)},
         )
