@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from functools import partial
@@ -157,11 +158,12 @@ def enqueue_on_commit(task: JobTask, *args: Any, using: str | None = None, **kwa
 
     For projects whose jobs live in another database than their data, where no transaction can span both: a
     rollback enqueues nothing, but a crash between the two commits loses the job. Arguments are checked at
-    once. Without an open transaction the job is enqueued at once.
+    once, and enqueued as they are then. Without an open transaction the job is enqueued at once.
     """
     settings = conf.current()
-    prepare(task, args, kwargs, Limits(max_attempts=1, max_argument_bytes=settings.max_argument_bytes))
-    transaction.on_commit(partial(task.enqueue, *args, **kwargs), using=using)
+    usual = Limits(max_attempts=settings.max_attempts, max_argument_bytes=settings.max_argument_bytes)
+    prepare(task, args, kwargs, getattr(task.get_backend(), "limits", usual))
+    transaction.on_commit(partial(task.enqueue, *deepcopy(args), **deepcopy(kwargs)), using=using)
 
 
 def decoded(job: NewJob) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:

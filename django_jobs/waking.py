@@ -2,8 +2,8 @@
 Waking workers after a commit: from `enqueueing` and `operations` to `store.notify`.
 
 One notification leaves for each transaction, after its commit, on the connection that committed. A process
-that commits many jobs a second sends only some: each silence is announced by the notification before it
-(`again`), upon which workers look a second time when it is over. So the first job of a burst is never
+that commits many jobs a second sends only some: each silence is announced by the notification before it,
+upon which workers look a second time when it is over. So the first job of a burst is never
 delayed, the last is never forgotten, and no thread or connection is needed for it.
 
 A notification that can't be sent is logged and forgotten: it costs one poll at the most.
@@ -41,19 +41,19 @@ class Rate:
     filled_at: float = 0.0
     lock: Lock = field(default_factory=Lock)
 
-    def take(self, now: float) -> tuple[bool, bool]:
-        """Return whether one may be sent at `now`, and whether the next might have to keep silent."""
+    def take(self, now: float) -> tuple[bool, float]:
+        """Return whether one may be sent at `now`, and for how many seconds the next ones may not."""
         with self.lock:
             self.tokens = min(BURST, self.tokens + (now - self.filled_at) * self.per_second)
             self.filled_at = now
             if self.tokens < 1:
-                return False, True
+                return False, 0
             self.tokens -= 1
-            return True, self.tokens < 1
+            return True, 1 / self.per_second if self.tokens < 1 else 0
 
 
-rates: dict[tuple[str, str], Rate] = {}
-"""By database alias and channel."""
+rates: dict[tuple[str, str, float], Rate] = {}
+"""By database alias, channel, and what the settings allow in a second."""
 
 
 class Notification:
@@ -76,14 +76,15 @@ class Notification:
     def __call__(self) -> None:
         """Send it, unless the rate says that workers will look by themselves."""
         settings = conf.current()
-        rate = rates.setdefault((self.alias, settings.channel), Rate(settings.notify_per_second))
-        allowed, again = rate.take(monotonic())
+        per_second = settings.notify_per_second
+        rate = rates.setdefault((self.alias, settings.channel, per_second), Rate(per_second))
+        allowed, silence = rate.take(monotonic())
         if not allowed:
             return
         try:
             with connections[self.alias].cursor() as cursor:
                 wakes = () if self.everywhere else self.earliest.values()
-                notify(cursor, settings.channel, wakes, again=again)
+                notify(cursor, settings.channel, wakes, silence=silence)
         except Exception as error:  # noqa: BLE001  (must never reach the caller, whose work is committed)
             logger.warning("workers could not be notified; they will find the jobs by polling: %s", error)
 

@@ -223,7 +223,8 @@ def ignore_timeout(name: str) -> None:
 @task(max_attempts=1)
 async def abackend_pid() -> int:
     """Return the server process of the session that async bodies use."""
-    return await sync_to_async(backend_pid.func)()
+    pid: int = await sync_to_async(backend_pid.func)()
+    return pid
 
 
 @task

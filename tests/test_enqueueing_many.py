@@ -128,6 +128,25 @@ class TestOnCommit:
         with pytest.raises(ValueError, match="nan"):
             django_jobs.enqueue_on_commit(jobs.give, math.nan)
 
+    def test_the_limits_of_the_tasks_own_backend_hold(self, transactional_db, settings):
+        settings.TASKS = {
+            "default": {
+                "BACKEND": "django_jobs.backend.JobsBackend",
+                "QUEUES": [],
+                "OPTIONS": {"max_argument_bytes": 10},
+            }
+        }
+        with pytest.raises(ValueError, match="over the limit of 10"), transaction.atomic():
+            django_jobs.enqueue_on_commit(jobs.give, "x" * 20)
+
+    def test_what_is_changed_after_the_call_is_not_enqueued(self, transactional_db):
+        names = ["a"]
+        with transaction.atomic():
+            django_jobs.enqueue_on_commit(jobs.give, names)
+            names.append("b")
+
+        assert Job.objects.get().args == [["a"]]
+
     def test_it_is_the_time_of_the_commit_that_counts(self, transactional_db):
         with transaction.atomic():
             django_jobs.enqueue_on_commit(jobs.ok)

@@ -30,29 +30,31 @@ class TestRate:
     def test_the_last_before_a_silence_asks_to_look_again(self):
         rate = Rate(10.0)
 
-        assert [rate.take(100.0) for _ in range(5)] == [(True, False)] * 4 + [(True, True)]
+        assert [rate.take(100.0) for _ in range(5)] == [(True, 0)] * 4 + [(True, 0.1)]
 
     def test_it_recovers_with_time(self):
         rate = Rate(10.0)
         for _ in range(6):
             rate.take(100.0)
 
-        assert rate.take(100.05) == (False, True)
-        assert rate.take(100.11) == (True, True)
-        assert rate.take(200.0) == (True, False)
+        assert rate.take(100.05) == (False, 0)
+        assert rate.take(100.11) == (True, 0.1)
+        assert rate.take(200.0) == (True, 0)
 
-    def test_every_silence_was_announced(self):
-        """Whatever is kept silent comes after one that asked to look again, by less than the look takes."""
-        rate = Rate(50.0)
-        now, announced_at = 0.0, None
+    @pytest.mark.parametrize("per_second", [0.5, 10.0, 50.0])
+    def test_every_silence_was_announced(self, per_second):
+        """Whatever is spared comes after one that announced a silence, and before that is over."""
+        rate = Rate(per_second)
+        now, silent_until, spared = 0.0, 0.0, 0
         for step in range(2000):
-            now += (step * 7 % 13) / 1000
-            allowed, again = rate.take(now)
-            if allowed and again:
-                announced_at = now
+            now += (step * 7 % 13) / 1000 * 50 / per_second
+            allowed, silence = rate.take(now)
+            if allowed and silence:
+                silent_until = now + silence
             if not allowed:
-                assert announced_at is not None
-                assert now - announced_at < 0.05
+                spared += 1
+                assert now < silent_until
+        assert spared > 100
 
 
 class Ear:

@@ -46,8 +46,8 @@ GIVE = """
            CASE WHEN job.attempt > 1 THEN (
                 SELECT json_agg(json_build_object(
                            'number', number, 'worker', worker, 'kind', kind,
-                           'exception_class', exception_class,
-                           'traceback', CASE WHEN number > job.attempt - 20 THEN traceback END) ORDER BY number)
+                           'exception_class', exception_class, 'traceback',
+                           CASE WHEN number > job.attempt - 20 THEN traceback END) ORDER BY number)
                   FROM django_jobs_attempt
                  WHERE job_id = job.id AND number > job.attempt - 1000)
            END

@@ -5,10 +5,10 @@ A NOTIFY inside the enqueuing transaction takes a lock of the whole cluster that
 commit's flush to disk: with eight committing clients it cost 59-64 % of the commits. As a statement of its
 own that doesn't wait for the disk it costs 17 %, and next to nothing when debounced.
 
-A payload is JSON: `{"wake": [[queue, priority, seconds since 1970], …], "again": bool}`. An empty list
-means "look everywhere"; `again` asks workers to look once more a little later, since the sender is about
-to keep silent for a moment. `{"hello": worker}` is a worker's word to its own listener, to see whether
-notifications arrive at all.
+A payload is JSON: `{"wake": [[queue, priority, seconds since 1970], …], "silence": seconds}`. An empty list
+means "look everywhere"; a `silence` above 0 asks workers to look everywhere once more when it is over, since
+the sender may spare notifications until then. `{"hello": worker}` is a worker's word to its own listener, to
+see whether notifications arrive at all.
 """
 
 from __future__ import annotations
@@ -28,23 +28,26 @@ NOTIFY = """
 LARGEST_PAYLOAD = 7_900
 """Bytes; PostgreSQL refuses 8000 and more."""
 
+LONGEST_SILENCE = 3600.0
+"""Seconds; a longer one is not ours."""
 
-def notify(cursor: Cursor, channel: str, wakes: Iterable[Wake], *, again: bool) -> None:
+
+def notify(cursor: Cursor, channel: str, wakes: Iterable[Wake], *, silence: float) -> None:
     """Send one notification for `wakes`."""
-    cursor.execute(*notification(channel, wakes, again=again))
+    cursor.execute(*notification(channel, wakes, silence=silence))
 
 
-def notification(channel: str, wakes: Iterable[Wake], *, again: bool = False) -> Statement:
+def notification(channel: str, wakes: Iterable[Wake], *, silence: float = 0) -> Statement:
     """Return the statement that sends one notification for `wakes`."""
-    return NOTIFY, {"channel": channel, "payload": payload(wakes, again=again)}
+    return NOTIFY, {"channel": channel, "payload": payload(wakes, silence=silence)}
 
 
-def payload(wakes: Iterable[Wake], *, again: bool) -> str:
+def payload(wakes: Iterable[Wake], *, silence: float) -> str:
     """Return the payload for `wakes`, or the one that means "look everywhere" when it would be too long."""
     entries = [[wake.queue_name, wake.priority, wake.run_after.timestamp()] for wake in wakes]
-    text = json.dumps({"wake": entries, "again": again}, separators=(",", ":"))
+    text = json.dumps({"wake": entries, "silence": silence}, separators=(",", ":"))
     if len(text) > LARGEST_PAYLOAD:  # json.dumps writes ASCII: characters are bytes
-        text = json.dumps({"wake": [], "again": again}, separators=(",", ":"))
+        text = json.dumps({"wake": [], "silence": silence}, separators=(",", ":"))
     return text
 
 
@@ -61,17 +64,18 @@ def greeted(text: str) -> int | None:
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else None
 
 
-def parse(text: str) -> tuple[list[Wake], bool]:
+def parse(text: str) -> tuple[list[Wake], float]:
     """
-    Return the wakes of a payload and whether to look again.
+    Return the wakes of a payload, and how many seconds its sender may keep silent.
 
     Anyone who may connect can send on the channel, so anything that isn't ours means "look everywhere".
     """
     try:
         found = json.loads(text)
-        return [wake_of(*entry) for entry in found["wake"]], bool(found["again"])
+        silence = float(found["silence"])
+        return [wake_of(*entry) for entry in found["wake"]], silence if 0 < silence <= LONGEST_SILENCE else 0
     except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
-        return [], False
+        return [], 0
 
 
 def wake_of(queue: object, priority: object, seconds: float) -> Wake:

@@ -16,7 +16,7 @@ Source: the measurements behind DESIGN section 5; `tests/worker/test_claiming.py
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -26,8 +26,8 @@ from django_jobs.store.claim import BEGINNING, Place, Room, point_of
 PLAIN_SHARE = 20
 """A plain claim waits this many times the last one's duration: they take under 5 % of the time."""
 
-LOOK_AGAIN_SECONDS = 0.05
-"""When a sender said that it would keep silent: how long until it has been."""
+SILENCE_MARGIN = 0.03
+"""Seconds after the end of a sender's silence until what it didn't tell is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,10 @@ class Claiming:
     ) -> None:
         self.served = served
         self.reaches = {kind: Reach() for kind in kinds}
-        self.queues = sorted(name for name in {*queues, *(served.names or ())} if name in served)
-        """Queues that are known to exist; claims are made in this order, rotated."""
+        self.own = frozenset(name for name in {*queues, *(served.names or ())} if name in served)
+        """Queues that the code or the command line names."""
+        self.queues = sorted(self.own)
+        """Queues that are claimed from, in this order, rotated: our own, and those in which jobs wait."""
         self.poll_seconds = poll_seconds
         self.jitter = jitter
         self.clock_offset = 0.0
@@ -110,6 +112,9 @@ class Claiming:
         self.due_at: float | None = None
         """When the next job that isn't due yet will be."""
         self.look_again_at: float | None = None
+        """When the first silence of a sender will be over."""
+        self.silent_until = 0.0
+        """When the last one will be."""
         self.turn = 0
 
     def requests(self, now: float, free: Mapping[str, int], in_flight: Mapping[str, int]) -> list[Request]:
@@ -179,10 +184,12 @@ class Claiming:
             counts[job.queue_name] = counts.get(job.queue_name, 0) + 1
         return any(counts.get(room.queue_name, 0) >= room.room for room in request.rooms)
 
-    def woken(self, wakes: Sequence[Wake], now: float, *, again: bool) -> None:
+    def woken(self, wakes: Sequence[Wake], now: float, *, silence: float) -> None:
         """Take in a notification; one without wakes means "look everywhere"."""
-        if again:
-            self.look_again_at = now + LOOK_AGAIN_SECONDS
+        if silence:
+            self.silent_until = max(self.silent_until, now + silence + SILENCE_MARGIN)
+            if self.look_again_at is None:  # or it would be put off for as long as notifications come
+                self.look_again_at = self.silent_until
         if not wakes:
             self.look_everywhere()
         for wake in wakes:
@@ -229,9 +236,8 @@ class Claiming:
             for reach in self.reaches.values():
                 reach.hungry = True
         if self.look_again_at is not None and now >= self.look_again_at:
-            self.look_again_at = None
-            for reach in self.reaches.values():
-                reach.wants_plain = True
+            self.look_again_at = self.silent_until if self.silent_until > now else None
+            self.look_everywhere()
 
     def is_survey_due(self, now: float) -> bool:
         """Whether to survey now; surveys keep to the same share of the time as plain claims."""
@@ -243,6 +249,7 @@ class Claiming:
         self.survey_not_before = now + PLAIN_SHARE * seconds
         self.poll_at = now + self.poll_seconds * self.jitter()
         self.due_at = None
+        self.forget_all_but({place.queue_name for place in places})
         for place in places:
             if place.queue_name not in self.served or place.paused:
                 continue
@@ -253,6 +260,13 @@ class Claiming:
                     reach.wants_plain = True
             if place.next_due_in is not None:
                 self.due_in(max(0.0, place.next_due_in), now)
+
+    def forget_all_but(self, waiting: Set[str]) -> None:
+        """Forget queues in which nothing waits and that aren't our own: each customer may have one."""
+        kept = self.own | waiting
+        self.queues = [name for name in self.queues if name in kept]
+        for reach in self.reaches.values():
+            reach.points = {name: points for name, points in reach.points.items() if name in kept}
 
     def seconds_left(self, now: float, free: Mapping[str, int], in_flight: Mapping[str, int]) -> float:
         """Return how long there is nothing to do but wait for news, such as that a job ended."""

@@ -134,8 +134,8 @@ class Dispatcher:
         match event:
             case Ended():
                 self.ledger.end(event)
-            case Woken(wakes=wakes, again=again):
-                self.claiming.woken(wakes, monotonic(), again=again)
+            case Woken(wakes=wakes, silence=silence):
+                self.claiming.woken(wakes, monotonic(), silence=silence)
             case Connected(holds_lock=held):
                 self.lock_taken, self.greeted = held, False
                 self.claiming.look_everywhere()

@@ -154,7 +154,7 @@ def pass_on(dispatcher: Dispatcher, jobs: Sequence[ClaimedJob]) -> None:
     if not jobs:
         return
     wakes = [Wake(job.queue_name, job.priority, job.run_after) for job in jobs]
-    dispatcher.claiming.woken(wakes, monotonic(), again=False)
+    dispatcher.claiming.woken(wakes, monotonic(), silence=0)
     settings = dispatcher.duties.settings
     if settings.notify and dispatcher.connection is not None:
         ask(dispatcher, notification(settings.channel, wakes))

@@ -107,6 +107,8 @@ class Ledger:
         kind = self.kind_of(job)
         self.counts[kind] -= 1
         self.queue_counts[job.queue_name] -= 1
+        if not self.queue_counts[job.queue_name]:
+            del self.queue_counts[job.queue_name]  # there may be a queue for each customer
         self.timed -= self.timeout_of(job) is not None
         self.cancel_asked.discard(job_id)
         if not isinstance(ended.outcome, Released):

@@ -41,10 +41,10 @@ SESSION = {"client_connection_check_interval": "2s", "idle_session_timeout": "0"
 
 @dataclass(frozen=True, slots=True)
 class Woken:
-    """One notification: what is there, and whether to look again a little later."""
+    """One notification: what is there, and for how many seconds its sender may keep silent."""
 
     wakes: list[Wake]
-    again: bool
+    silence: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from django.db import connection, transaction
@@ -15,7 +16,7 @@ from django_jobs.models import Job
 from django_jobs.store import claim
 from django_jobs.store.claim import Place
 from django_jobs.store.cursor import run
-from django_jobs.worker.claiming import LOOK_AGAIN_SECONDS, PLAIN_SHARE, Claiming, Served
+from django_jobs.worker.claiming import PLAIN_SHARE, SILENCE_MARGIN, Claiming, Served
 from tests import jobs
 from tests.rows import WORKER, claimed_job
 
@@ -110,7 +111,7 @@ class TestAnIdleWorker:
 class TestWoken:
     def test_by_a_due_job_claims_behind_the_point_before_it(self):
         of = settled(claiming())
-        of.woken([wake()], 1.0, again=False)
+        of.woken([wake()], 1.0, silence=0)
 
         [request] = requests(of, 1.0)
 
@@ -121,7 +122,7 @@ class TestWoken:
         of = settled(claiming())
         of.reaches["sync"].advance(job(9))
 
-        of.woken([wake(seconds=-60)], 1.0, again=False)
+        of.woken([wake(seconds=-60)], 1.0, silence=0)
 
         assert of.reaches["sync"].points["default"][0] == Point(NOW - timedelta(seconds=60), 0)
 
@@ -129,33 +130,33 @@ class TestWoken:
         of = settled(claiming())
         of.reaches["sync"].advance(job(1))
 
-        of.woken([wake(seconds=10**6)], 1.0, again=False)
+        of.woken([wake(seconds=10**6)], 1.0, silence=0)
 
         assert of.reaches["sync"].points["default"][0] == Point(NOW + timedelta(1), 1)
 
     def test_by_a_job_of_the_future_waits_for_it(self):
         of = settled(claiming())
-        of.woken([wake(seconds=3)], 1.0, again=False)
+        of.woken([wake(seconds=3)], 1.0, silence=0)
 
         assert requests(of, 1.0) == []
         assert seconds_left(of, 1.0) == pytest.approx(2.0, abs=0.01)
 
     def test_by_another_queue_does_nothing(self):
         of = settled(claiming(Served(frozenset({"default"}), frozenset(), {})))
-        of.woken([wake("other")], 1.0, again=False)
+        of.woken([wake("other")], 1.0, silence=0)
 
         assert requests(of, 1.0) == []
         assert of.queues == ["default"]
 
     def test_by_an_excluded_queue_does_nothing(self):
         of = settled(claiming(Served(None, frozenset({"other"}), {})))
-        of.woken([wake("other")], 1.0, again=False)
+        of.woken([wake("other")], 1.0, silence=0)
 
         assert requests(of, 1.0) == []
 
     def test_by_a_new_queue_claims_from_it(self):
         of = settled(claiming())
-        of.woken([wake("new")], 1.0, again=False)
+        of.woken([wake("new")], 1.0, silence=0)
 
         [request] = requests(of, 1.0)
 
@@ -163,7 +164,7 @@ class TestWoken:
 
     def test_by_rubbish_looks_everywhere(self):
         of = settled(claiming())
-        of.woken([], 1.0, again=False)
+        of.woken([], 1.0, silence=0)
 
         [request] = requests(of, 1.0)
 
@@ -172,14 +173,59 @@ class TestWoken:
 
     def test_by_one_that_will_keep_silent_looks_again(self):
         of = settled(claiming())
-        of.woken([wake()], 1.0, again=True)
+        of.woken([wake()], 1.0, silence=0.5)
         [request] = requests(of, 1.0)
         of.took(request, [], 1.0, 0.0)
         assert requests(of, 1.0) == []
 
-        assert seconds_left(of, 1.0) == pytest.approx(LOOK_AGAIN_SECONDS)
-        [request] = requests(of, 1.0 + LOOK_AGAIN_SECONDS)
+        assert seconds_left(of, 1.0) == pytest.approx(0.5 + SILENCE_MARGIN)
+        [request] = requests(of, 1.6)
         assert request.plain
+        assert of.is_survey_due(1.6)
+
+    def test_by_many_that_keep_silent_looks_again_all_the_while_and_once_after(self):
+        of = settled(claiming())
+        looks = []
+        for step in range(200):
+            now = 1.0 + step / 100
+            if step <= 100 and not step % 2:
+                of.woken([wake()], now, silence=0.02)
+            for request in requests(of, now):
+                of.took(request, [], now, 0.0)
+                if request.plain:
+                    looks.append(now)
+            of.surveyed([], now, 0.0)
+
+        assert 10 < len(looks) < 60
+        assert 2.0 + 0.02 < looks[-1] < 2.0 + 0.1
+        assert max(after - before for before, after in pairwise(looks)) < 0.1
+
+
+class TestQueuesThatComeAndGo:
+    def test_are_forgotten_once_nothing_waits_in_them(self):
+        of = settled(claiming())
+        for number in range(100):
+            of.woken([wake(f"customer {number}")], 1.0, silence=0)
+        of.surveyed([Place("customer 7", 0, -1.0, None, False)], 2.0, 0.0)
+
+        assert of.queues == ["customer 7", "default"]
+        assert set(of.reaches["sync"].points) == {"customer 7"}
+
+    def test_are_known_again_with_their_next_job(self):
+        of = settled(claiming())
+        of.woken([wake("customer")], 1.0, silence=0)
+        of.surveyed([], 2.0, 0.0)
+        of.woken([wake("customer", seconds=3.0)], 3.0, silence=0)
+
+        [request] = requests(of, 3.0)
+
+        assert [room.queue_name for room in request.rooms] == ["customer"]
+
+    def test_those_that_the_code_names_stay(self):
+        of = settled(claiming(queues=("default", "mail")))
+        of.surveyed([], 2.0, 0.0)
+
+        assert of.queues == ["default", "mail"]
 
 
 class TestLimits:
@@ -214,7 +260,7 @@ class TestLimits:
     def test_a_place_that_becomes_free_is_used(self):
         of = claiming(Served(frozenset({"mail"}), frozenset(), {"mail": 1}), queues=("mail",))
         settled(of)
-        of.woken([wake("mail")], 1.0, again=False)
+        of.woken([wake("mail")], 1.0, silence=0)
         assert requests(of, 1.0, in_flight={"mail": 1}) == []
 
         of.freed("mail")
@@ -313,7 +359,7 @@ class Simulation:
         )
         if notified:
             due = self.cursor.fetchone()[0]
-            self.claiming.woken([Wake(queue, priority, due)], self.now, again=False)
+            self.claiming.woken([Wake(queue, priority, due)], self.now, silence=0)
 
     def commit_late(self, queue, priority, age, notified):
         """Insert what has an older due time than what was claimed meanwhile."""

@@ -37,18 +37,21 @@ class TestAcrossJobs:
                 end_sessions(job.return_value)
 
 
-def test_jobs_that_use_no_database_make_no_hop_to_the_thread_that_does(transactional_db, settings):
+def test_jobs_that_use_no_database_make_no_hop_to_the_thread_that_does(
+    transactional_db, settings, monkeypatch
+):
     settings.DJANGO_JOBS = QUICK
     with running():
         job_of(jobs.abackend_pid.enqueue())
         hops = []
-        original = connections.sync_to_async
-        connections.sync_to_async = lambda call: hops.append(call) or original(call)
-        try:
-            jobs.agive.enqueue_many((number,) for number in range(50))
-            job_of(jobs.agive.enqueue(0))
-        finally:
-            connections.sync_to_async = original
+
+        def hop(call):
+            hops.append(call)
+            return sync_to_async(call)
+
+        monkeypatch.setattr(connections, "sync_to_async", hop)
+        jobs.agive.enqueue_many((number,) for number in range(50))
+        job_of(jobs.agive.enqueue(0))
 
     assert connections.check_connections not in hops
 

@@ -54,7 +54,7 @@ def test_what_left_makes_room():
         end(of, job, Released(started=False, reason=""))
 
     assert of.free(()) == {"sync": 3, "async": 2}
-    assert (of.in_flight, of.ended, +of.queue_counts) == ({}, {}, {})
+    assert (of.in_flight, of.ended, of.queue_counts) == ({}, {}, {})
 
 
 def test_short_jobs_let_some_wait_before_the_threads():
