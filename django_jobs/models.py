@@ -20,8 +20,9 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
 from django_jobs.conf import QUEUE_NAME_LENGTH
+from django_jobs.core.names import names_in, names_or_all, texts_by_name
 from django_jobs.core.states import FINAL, Decision, Kind, State
-from django_jobs.fields import JSONText
+from django_jobs.fields import JSONText, Known, Moment
 from django_jobs.figures import Overview as Overview
 from django_jobs.figures import Stat as Stat
 
@@ -114,19 +115,19 @@ class Job(models.Model):
     kwargs = JSONText(_("keyword arguments"), default=dict)
     priority = models.SmallIntegerField(_("priority"), default=0)
     state = models.CharField(_("state"), max_length=16, choices=StateChoices, default=StateChoices.READY)
-    run_after = models.DateTimeField(_("due"), db_default=Now())
+    run_after = Moment(_("due"), db_default=Now())
     attempt = models.IntegerField(_("claims"), default=0)
     uncounted = models.IntegerField(_("claims that don't count"), default=0)
     max_attempts = models.IntegerField(_("attempts allowed"), null=True, blank=True)
     worker = models.BigIntegerField(_("worker"), null=True, blank=True)
-    enqueued_at = models.DateTimeField(_("enqueued"), db_default=Now())
-    started_at = models.DateTimeField(_("first started"), null=True, blank=True)
-    last_attempted_at = models.DateTimeField(_("last started"), null=True, blank=True)
-    finished_at = models.DateTimeField(_("finished"), null=True, blank=True)
-    expires_at = models.DateTimeField(_("kept until"), null=True, blank=True)
+    enqueued_at = Moment(_("enqueued"), db_default=Now())
+    started_at = Moment(_("first started"), null=True, blank=True)
+    last_attempted_at = Moment(_("last started"), null=True, blank=True)
+    finished_at = Moment(_("finished"), null=True, blank=True)
+    expires_at = Moment(_("kept until"), null=True, blank=True)
     return_value = JSONText(_("return value"), null=True, blank=True)
     reason = models.TextField(_("reason"), null=True, blank=True)  # noqa: DJ001  (null: nothing to say)
-    cancel_requested_at = models.DateTimeField(_("cancel requested"), null=True, blank=True)
+    cancel_requested_at = Moment(_("cancel requested"), null=True, blank=True)
     meta = models.JSONField(_("meta"), default=dict, blank=True)
 
     objects = JobQuerySet.as_manager()
@@ -267,14 +268,14 @@ class Attempt(models.Model):
     )
     number = models.IntegerField(_("number"))
     worker = models.BigIntegerField(_("worker"), null=True, blank=True)
-    started_at = models.DateTimeField(_("started"), null=True, blank=True)
-    ended_at = models.DateTimeField(_("ended"), null=True, blank=True)
+    started_at = Moment(_("started"), null=True, blank=True)
+    ended_at = Moment(_("ended"), null=True, blank=True)
     kind = models.CharField(_("result"), max_length=16, choices=KindChoices)
     exception_class = models.TextField(_("exception"), default="", blank=True)
     message = models.TextField(_("message"), default="", blank=True)
     traceback = models.TextField(_("traceback"), default="", blank=True)
     decision = models.CharField(_("decision"), max_length=16, choices=DecisionChoices)
-    next_run_after = models.DateTimeField(_("next due"), null=True, blank=True)
+    next_run_after = Moment(_("next due"), null=True, blank=True)
 
     class Meta:
         verbose_name = _("attempt")
@@ -312,17 +313,17 @@ class Worker(models.Model):
     name = models.CharField(_("name"), max_length=200)
     host = models.CharField(_("host"), max_length=255)
     pid = models.IntegerField(_("process"))
-    queues = models.JSONField(_("queues"), null=True, blank=True)
-    excluded_queues = models.JSONField(_("excluded queues"), default=list, blank=True)
-    tasks = models.JSONField(_("tasks it knows"), default=list, blank=True)
+    queues = Known(_("queues"), read=names_or_all, null=True, blank=True)
+    excluded_queues = Known(_("excluded queues"), read=names_in, default=list, blank=True)
+    tasks = Known(_("tasks it knows"), read=names_in, default=list, blank=True)
     threads = models.IntegerField(_("threads"), default=0)
     async_slots = models.IntegerField(_("async slots"), default=0)
-    versions = models.JSONField(_("versions"), default=dict, blank=True)
+    versions = Known(_("versions"), read=texts_by_name, default=dict, blank=True)
     state = models.CharField(_("state"), max_length=16, choices=WorkerState, default=WorkerState.RUNNING)
     holds_lock = models.BooleanField(_("holds its lock"), default=False)
-    started_at = models.DateTimeField(_("started"), db_default=Now())
-    heartbeat_at = models.DateTimeField(_("heartbeat"), db_default=Now())
-    stopped_at = models.DateTimeField(_("stopped"), null=True, blank=True)
+    started_at = Moment(_("started"), db_default=Now())
+    heartbeat_at = Moment(_("heartbeat"), db_default=Now())
+    stopped_at = Moment(_("stopped"), null=True, blank=True)
     ending = models.TextField(_("how it ended"), default="", blank=True)
 
     class Meta:
@@ -343,7 +344,7 @@ class Queue(models.Model):
     """What was set for a queue; a queue without a row simply runs."""
 
     name = models.CharField(_("name"), max_length=QUEUE_NAME_LENGTH, primary_key=True)
-    paused_at = models.DateTimeField(_("paused"), null=True, blank=True)
+    paused_at = Moment(_("paused"), null=True, blank=True)
     paused_by = models.CharField(_("paused by"), max_length=200, default="", blank=True)
     pause_reason = models.TextField(_("reason"), default="", blank=True)
 

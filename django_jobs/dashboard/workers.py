@@ -12,7 +12,6 @@ from django.db.models import (
     Count,
     DurationField,
     ExpressionWrapper,
-    F,
     IntegerField,
     OuterRef,
     QuerySet,
@@ -30,6 +29,7 @@ from django_jobs import conf
 from django_jobs.core.states import State
 from django_jobs.dashboard import shown
 from django_jobs.dashboard.base import ReadOnlyPages
+from django_jobs.fields import within_calendar
 from django_jobs.models import LIVE, Job, Worker
 
 MOST_JOBS = 100
@@ -41,7 +41,7 @@ def with_signs_of_life(workers: QuerySet[Worker]) -> QuerySet[Worker]:
     jobs = Job.objects.filter(worker=OuterRef("pk"), state=State.RUNNING.value).order_by()
     running = jobs.values("worker").annotate(number=Count("pk")).values("number")
     return workers.annotate(
-        silence=ExpressionWrapper(Now() - F("heartbeat_at"), output_field=DurationField()),
+        silence=ExpressionWrapper(Now() - within_calendar("heartbeat_at"), output_field=DurationField()),
         running=Coalesce(Subquery(running, output_field=IntegerField()), 0),
     )
 

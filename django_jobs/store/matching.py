@@ -33,7 +33,7 @@ LABELLED = """
 
 MATCHING = """
     SELECT last.id, job.id, job.label, job.queue_name, job.task_path,
-           COALESCE(job.finished_at, job.run_after), job.reason
+           GREATEST(LEAST(COALESCE(job.finished_at, job.run_after), '9999-12-30Z'), '0001-01-03Z'), job.reason
       FROM last
       LEFT JOIN page AS job
         ON job.label = ANY(%(labels)s::text[])

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from django_jobs.core.names import names_in, names_or_all
 from django_jobs.store.cursor import Cursor, run
 from django_jobs.store.stats import PLACES
 
@@ -21,10 +22,14 @@ MOST = 1_000
 MOST_OLDEST = 10
 """Queues and priorities whose oldest due job is listed."""
 
+# Times are kept within Python's calendar, so that no row of a stranger's breaks the list.
 WORKERS = """
-    SELECT id, name, host, pid, state, queues::text, excluded_queues::text, threads, async_slots, holds_lock,
-           EXTRACT(epoch FROM clock_timestamp() - heartbeat_at)::float8,
-           EXTRACT(epoch FROM clock_timestamp() - started_at)::float8
+    SELECT id, name, host, pid, state, COALESCE(queues::text, 'null'), excluded_queues::text, threads,
+           async_slots, holds_lock,
+           EXTRACT(epoch FROM clock_timestamp()
+                              - GREATEST(LEAST(heartbeat_at, '9999-12-30Z'), '0001-01-03Z'))::float8,
+           EXTRACT(epoch FROM clock_timestamp()
+                              - GREATEST(LEAST(started_at, '9999-12-30Z'), '0001-01-03Z'))::float8
       FROM django_jobs_worker
      WHERE state IN ('RUNNING', 'STOPPING')
      ORDER BY id LIMIT %(most)s
@@ -33,7 +38,8 @@ WORKERS = """
 # Index django_jobs_running.
 RUNNING = """
     SELECT id, queue_name, task_path, worker, attempt - uncounted, cancel_requested_at IS NOT NULL,
-           EXTRACT(epoch FROM clock_timestamp() - last_attempted_at)::float8
+           COALESCE(EXTRACT(epoch FROM clock_timestamp()
+                            - CASE WHEN isfinite(last_attempted_at) THEN last_attempted_at END)::float8, 0)
       FROM django_jobs_job
      WHERE state = 'RUNNING'
      ORDER BY last_attempted_at, id LIMIT %(most)s
@@ -59,7 +65,8 @@ OLDEST = (
 )
 
 PAUSED = """
-    SELECT name, paused_at, paused_by, pause_reason FROM django_jobs_queue
+    SELECT name, GREATEST(LEAST(paused_at, '9999-12-30Z'), '0001-01-03Z'), paused_by, pause_reason
+      FROM django_jobs_queue
      WHERE paused_at IS NOT NULL ORDER BY name
 """
 
@@ -129,7 +136,7 @@ class Paused:
 def live_workers(cursor: Cursor) -> list[LiveWorker]:
     """Return the workers that say they live, oldest first."""
     return [
-        LiveWorker(*(*row[:5], json.loads(row[5] or "null"), json.loads(row[6] or "[]"), *row[7:]))
+        LiveWorker(*(*row[:5], names_or_all(json.loads(row[5])), names_in(json.loads(row[6])), *row[7:]))
         for row in run(cursor, (WORKERS, {"most": MOST}))
     ]
 

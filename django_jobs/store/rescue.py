@@ -61,7 +61,9 @@ ORPHANS = """
     SELECT dead.worker, (SELECT name FROM django_jobs_worker WHERE id = dead.worker),
            job.id, job.queue_name, job.task_path, '[' || job.args || ',' || job.kwargs || ']',
            job.attempt, job.uncounted, job.max_attempts,
-           job.priority, now(), now(), job.started_at, job.last_attempted_at, NULL, NULL
+           job.priority, now(), now(),
+           GREATEST(LEAST(COALESCE(job.started_at, now()), '9999-12-30Z'), '0001-01-03Z'),
+           GREATEST(LEAST(COALESCE(job.last_attempted_at, now()), '9999-12-30Z'), '0001-01-03Z'), NULL, NULL
       FROM dead
      CROSS JOIN LATERAL (
            SELECT * FROM django_jobs_job AS running

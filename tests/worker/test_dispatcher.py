@@ -10,7 +10,7 @@ import pytest
 from django.db import OperationalError, connection
 
 from django_jobs import conf
-from django_jobs.core.records import Completed
+from django_jobs.core.records import Completed, Ended
 from django_jobs.core.states import Kind, State
 from django_jobs.models import Job, Queue, Worker, WorkerState
 from django_jobs.store import finish
@@ -127,7 +127,7 @@ class TestLostAnswers:
     @pytest.fixture
     def lossy(self, monkeypatch):
         """Lose the answer to the first commit of outcomes."""
-        lost = []
+        lost: list[bool] = []
 
         def run_and_lose(link, statements):
             rows = run_together(link, statements)
@@ -154,7 +154,7 @@ class TestLostAnswers:
         self, workers, lossy, monkeypatch, caplog, task, args, name
     ):
         worker = workers.start()
-        announced = []
+        announced: list[Ended] = []
         monkeypatch.setattr(worker.dispatcher, "announce", announced.append)
         result = task.enqueue(*args)
 
@@ -167,7 +167,7 @@ class TestLostAnswers:
 
     def test_of_a_transactional_body_are_told_as_what_was_committed(self, workers, monkeypatch, caplog):
         worker = workers.start()
-        announced = []
+        announced: list[Ended] = []
         monkeypatch.setattr(worker.dispatcher, "announce", announced.append)
         run = worker.executor.run_transactional
 
@@ -282,9 +282,15 @@ class TestANewWorker:
         settings.DJANGO_JOBS = QUICK | {"rescue_seconds": 0.05, "dead_after_seconds": 1.0}
         gone, silent = worker_row(holds_lock=True), worker_row(heartbeat_at="2020-01-01 00:00Z")
         worker = workers.start()
-        looks = []
-        looked = worker.duties.table[2].run
-        worker.duties.table[2].run = lambda *given: looks.append(1) or looked(*given)
+        looks: list[None] = []
+        duty = next(duty for duty in worker.duties.table if duty.name == "rescue")
+        run = duty.run
+
+        def counted(*given):
+            looks.append(None)
+            return run(*given)
+
+        duty.run = counted
 
         eventually(lambda: len(looks) > 5)
 

@@ -1,0 +1,20 @@
+"""Lists of names as they are kept in JSON, where a stranger may have written something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def names_in(value: Any) -> list[str]:
+    """Return the texts of a list, and no names where there is no list."""
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+def names_or_all(value: Any) -> list[str] | None:
+    """Return the names in a list; `None`, which stands for all, stays `None`."""
+    return None if value is None else names_in(value)
+
+
+def texts_by_name(value: Any) -> dict[str, str]:
+    """Return the texts of a dict by their names."""
+    return {name: str(text) for name, text in value.items()} if isinstance(value, dict) else {}
