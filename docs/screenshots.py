@@ -9,7 +9,9 @@ to complain about, such as an inline style.
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import re
 import subprocess
 import sys
@@ -45,7 +47,8 @@ from django.test.utils import setup_databases, teardown_databases
 from django.utils import timezone
 
 from django_jobs import task
-from django_jobs.models import Attempt, Job, Queue, Worker
+from django_jobs.models import Attempt, Job, Queue, Stat, Worker
+from django_jobs.store.statistics import Tally
 from django_jobs.tasks import registry
 
 POLICY = "default-src 'self'; frame-ancestors 'self'"
@@ -69,7 +72,7 @@ FLAGS = (
     "--disable-sync",
 )
 
-HEIGHTS = {"job": 2100, "job-viewer": 1700}
+HEIGHTS = {"job": 2100, "job-viewer": 1700, "overview": 1680}
 """Of pages that need more than their look gives, in pixels."""
 
 TRACEBACK = """Traceback (most recent call last):
@@ -115,7 +118,7 @@ def fill() -> dict[str, str]:
     User.objects.create_superuser("ada", "ada@example.com", "ada")
     viewer = User.objects.create_user("vera", "vera@example.com", "vera", is_staff=True)
     viewer.user_permissions.set(
-        Permission.objects.filter(codename__in=["view_job", "view_queue", "view_worker"])
+        Permission.objects.filter(codename__in=["view_job", "view_overview", "view_queue", "view_worker"])
     )
 
     def worker(name: str, silent: float, **more: object) -> Worker:
@@ -273,8 +276,12 @@ def fill() -> dict[str, str]:
             enqueued_at=now - timedelta(minutes=42),
             run_after=now - timedelta(minutes=42),
         )
+    fill_figures()
     base = "/admin/django_jobs"
     return {
+        "overview": f"{base}/overview/",
+        "overview-day": f"{base}/overview/?period=day",
+        "overview-viewer": f"{base}/overview/?as=vera",
         "jobs": f"{base}/job/",
         "jobs-failed": f"{base}/job/?state=failed&queue=webhooks",
         "job": f"{base}/job/{failed.pk}/change/",
@@ -291,6 +298,35 @@ def fill() -> dict[str, str]:
         "jobs-viewer": f"{base}/job/?as=vera",
         "job-viewer": f"{base}/job/{failed.pk}/change/?as=vera",
     }
+
+
+def fill_figures() -> None:
+    """Create what workers would have written down in a day of a shop."""
+    rng = random.Random(4)
+    now = timezone.now()
+    kinds = [
+        ("default", "shop.tasks.make_thumbnail", 40, 0.002, 0.03, 0.4),
+        ("mail", "shop.tasks.send_receipt", 12, 0.01, 0.02, 0.9),
+        ("webhooks", "shop.webhooks.post_webhook", 5, 0.25, 3.0, 10.0),
+    ]
+    for seconds, number in ((60, 60), (3600, 168)):
+        for place in range(number):
+            at = (now - timedelta(seconds=seconds * place)).replace(second=0, microsecond=0)
+            at = at.replace(minute=0) if seconds == 3600 else at
+            wave = (1.2 + math.sin(place / (5 if seconds == 60 else 3.8))) * seconds / 60
+            for queue, name, pace, failing, wait, length in kinds:
+                tally = Tally()
+                runs = round(pace * wave * rng.uniform(0.7, 1.3))
+                tally.failed = round(runs * failing * rng.random())
+                tally.retried = round(runs * failing * rng.random())
+                tally.completed = runs - tally.failed - tally.retried
+                for _ in range(min(runs, 200)):
+                    tally.took(wait * rng.lognormvariate(0, 1), length * rng.lognormvariate(0, 0.7))
+                figures = {name: getattr(tally, name) for name in ("completed", "failed", "retried")}
+                Stat.objects.create(
+                    seconds=seconds, at=at, queue_name=queue, task_path=name,
+                    waits=tally.waits, runs=tally.runs, **figures,
+                )  # fmt: skip
 
 
 @contextmanager

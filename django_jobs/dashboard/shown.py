@@ -90,6 +90,11 @@ def moment(when: datetime | None) -> str:
     return f"{date_format(local, 'DATE_FORMAT')}, {local:%H:%M:%S}"
 
 
+def stamp(when: datetime) -> SafeString:
+    """Return a point in time to the second, also for machines."""
+    return format_html('<time datetime="{}">{}</time>', when.isoformat(), moment(when))
+
+
 def age(when: datetime | None, now: datetime | None = None) -> SafeString | str:
     """Return how long ago `when` was, or how far ahead it is, with the time itself for who points at it."""
     if when is None:
@@ -168,3 +173,18 @@ def parameters_of(task_path: str) -> Sequence[str] | None:
         if parameter.kind
         in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_POSITIONAL)
     ]
+
+
+def share(part: int, whole: int) -> str:
+    """Return a share in per cent; a dash where there is nothing to have a share in."""
+    if not whole:
+        return NOTHING
+    percent = 100 * part / whole
+    if 0 < percent < 0.1:
+        return gettext("< %(number)s %%") % {"number": localize(0.1)}
+    return gettext("%(number)s %%") % {"number": figure(percent)}
+
+
+def figure(number: float) -> str:
+    """Return a number with one place behind its point while it is small."""
+    return grouped(round(number)) if number >= 100 else str(localize(round(number, 1)))

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from django.contrib.admin import AdminSite
+from django.db.models import Model
 
+from django_jobs.dashboard.base import ReadOnlyPages
 from django_jobs.dashboard.jobs import JobAdmin
+from django_jobs.dashboard.overview import OverviewAdmin
 from django_jobs.dashboard.queues import QueueAdmin
 from django_jobs.dashboard.workers import WorkerAdmin
-from django_jobs.models import Job, Queue, Worker
+from django_jobs.models import Job, Overview, Queue, Worker
+
+PAGES: dict[type[Model], type[ReadOnlyPages]] = {
+    Overview: OverviewAdmin,
+    Job: JobAdmin,
+    Queue: QueueAdmin,
+    Worker: WorkerAdmin,
+}
 
 
 def register(site: AdminSite) -> None:
-    """Put jobs, queues and workers on `site`; what is registered there already stays."""
-    for model, page in ((Job, JobAdmin), (Queue, QueueAdmin), (Worker, WorkerAdmin)):
+    """Put the pages on `site`; what is registered there already stays."""
+    for model, page in PAGES.items():
         if not site.is_registered(model):
             site.register(model, page)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django_jobs.core.names import names_in, names_or_all
+from django_jobs.core.names import names_in, names_or_all, texts_by_name
 from django_jobs.store.cursor import Cursor, run
 from django_jobs.store.stats import PLACES
 
@@ -29,7 +29,8 @@ WORKERS = """
            EXTRACT(epoch FROM clock_timestamp()
                               - GREATEST(LEAST(heartbeat_at, '9999-12-30Z'), '0001-01-03Z'))::float8,
            EXTRACT(epoch FROM clock_timestamp()
-                              - GREATEST(LEAST(started_at, '9999-12-30Z'), '0001-01-03Z'))::float8
+                              - GREATEST(LEAST(started_at, '9999-12-30Z'), '0001-01-03Z'))::float8,
+           versions::text
       FROM django_jobs_worker
      WHERE state IN ('RUNNING', 'STOPPING')
      ORDER BY id LIMIT %(most)s
@@ -90,6 +91,12 @@ class LiveWorker:
     silent_seconds: float
     """Since its last heartbeat."""
     up_seconds: float
+    versions: dict[str, str]
+
+    @property
+    def slots(self) -> int:
+        """How many jobs it can run at once."""
+        return self.threads + self.async_slots
 
     def serves(self, queue_name: str) -> bool:
         """Whether it claims from this queue."""
@@ -135,10 +142,12 @@ class Paused:
 
 def live_workers(cursor: Cursor) -> list[LiveWorker]:
     """Return the workers that say they live, oldest first."""
-    return [
-        LiveWorker(*(*row[:5], names_or_all(json.loads(row[5])), names_in(json.loads(row[6])), *row[7:]))
-        for row in run(cursor, (WORKERS, {"most": MOST}))
-    ]
+    found = []
+    for row in run(cursor, (WORKERS, {"most": MOST})):
+        queues, excluded, versions = (json.loads(text or "null") for text in (row[5], row[6], row[-1]))
+        shown = (names_or_all(queues), names_in(excluded), *row[7:-1], texts_by_name(versions))
+        found.append(LiveWorker(*(*row[:5], *shown)))
+    return found
 
 
 def running_jobs(cursor: Cursor) -> list[RunningJob]:

@@ -16,6 +16,7 @@ from django_jobs.models import Attempt, Job, Worker
 JOBS = "/admin/django_jobs/job/"
 QUEUES = "/admin/django_jobs/queue/"
 WORKERS = "/admin/django_jobs/worker/"
+OVERVIEW = "/admin/django_jobs/overview/"
 ACTIONS = ("retry", "cancel", "run", "delete")
 EVIL = """<script>alert("x")</script><img src=x onerror='alert(1)'>"""
 
@@ -78,7 +79,7 @@ def client_of(db: None) -> Callable[..., Client]:
 @pytest.fixture
 def viewer(client_of: Callable[..., Client]) -> Client:
     """Someone who may see everything but the arguments, and do nothing."""
-    return client_of("view_job", "view_queue", "view_worker")
+    return client_of("view_job", "view_overview", "view_queue", "view_worker")
 
 
 @pytest.fixture

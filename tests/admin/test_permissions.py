@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_jobs.models import Job, Queue
-from tests.admin.conftest import ACTIONS, JOBS, QUEUES, WORKERS, detail, one
+from tests.admin.conftest import ACTIONS, JOBS, OVERVIEW, QUEUES, WORKERS, detail, one
 
 pytestmark = pytest.mark.django_db
 
@@ -24,6 +24,7 @@ class TestViewer:
         worker = make_worker()
 
         for page in (
+            OVERVIEW,
             JOBS,
             QUEUES,
             WORKERS,
@@ -130,7 +131,7 @@ class TestPermissions:
 class TestStrangers:
     def pages(self, job, worker):
         return [
-            JOBS, detail(job), f"{JOBS}{job.pk}/history/", f"{JOBS}retry-failed/",
+            OVERVIEW, JOBS, detail(job), f"{JOBS}{job.pk}/history/", f"{JOBS}retry-failed/",
             QUEUES, f"{QUEUES}default/change/", f"{QUEUES}pause/default/", f"{QUEUES}resume/default/",
             WORKERS, f"{WORKERS}{worker.pk}/change/", *(one(job, action) for action in ACTIONS),
         ]  # fmt: skip

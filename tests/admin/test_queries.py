@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_jobs.models import Attempt, Queue
-from tests.admin.conftest import JOBS, QUEUES, WORKERS, detail
+from tests.admin.conftest import JOBS, OVERVIEW, QUEUES, WORKERS, detail
 
 pytestmark = pytest.mark.django_db
 
@@ -46,6 +46,9 @@ def statements(client, page):
         (f"{JOBS}?q=task", 4),
         (f"{JOBS}retry-failed/", 4),  # choices, count, forecast, examples
         (WORKERS, 2),  # count, rows
+        # workers, paused, depths, ended, oldest, running, clock; totals, course, kinds; failures; table,
+        # expired, transactions; and for each of these four a savepoint and a limit, both taken back
+        (OVERVIEW, 7 + 3 + 1 + 3 + 4 * 4),
         (QUEUES, 4),  # depths, ended, settings, workers
         (f"{QUEUES}queue-0/change/", 3),
         (f"{QUEUES}pause/queue-0/", 3),

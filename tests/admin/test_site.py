@@ -19,7 +19,7 @@ from django.urls import reverse
 import django_jobs
 from django_jobs.admin import register
 from django_jobs.models import Job
-from tests.admin.conftest import ACTIONS, JOBS, QUEUES, WORKERS, detail, one
+from tests.admin.conftest import ACTIONS, JOBS, OVERVIEW, QUEUES, WORKERS, detail, one
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ PACKAGE = Path(django_jobs.__file__).parent
 
 def pages_of(job, worker):
     return [
-        JOBS, f"{JOBS}?state=failed&queue=x", f"{JOBS}retry-failed/", detail(job),
+        OVERVIEW, JOBS, f"{JOBS}?state=failed&queue=x", f"{JOBS}retry-failed/", detail(job),
         QUEUES, f"{QUEUES}default/change/", f"{QUEUES}pause/{quote('default')}/",
         WORKERS, f"{WORKERS}{worker.pk}/change/", *(one(job, action) for action in ACTIONS),
     ]  # fmt: skip
@@ -71,7 +71,7 @@ class TestSites:
         register(site)
         register(site)
 
-        assert {model.__name__ for model in site._registry} == {"Job", "Queue", "Worker"}
+        assert {model.__name__ for model in site._registry} == {"Job", "Overview", "Queue", "Worker"}
 
 
 def with_apps(*order):

@@ -14,6 +14,7 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from django_jobs import conf
 from django_jobs.checks import missing_tables
+from django_jobs.dashboard.surveying import survey
 from django_jobs.discovery import discover
 from django_jobs.exceptions import UnknownSetting, suggestion
 from django_jobs.management.operating import acting, surveying, telling
@@ -71,7 +72,7 @@ class Command(BaseCommand):
 
     def status(self, options: dict[str, Any], alias: str) -> None:
         """Write what goes on."""
-        found = surveying.survey(alias, options["queue"], options["slow_after"])
+        found = survey(alias, options["queue"], options["slow_after"])
         self.write(options, surveying.as_json(found), surveying.as_text(found))
 
     def show(self, options: dict[str, Any], alias: str) -> None:
@@ -91,7 +92,7 @@ class Command(BaseCommand):
         try:
             problems = [{"id": "tables", "message": text} for text in missing_tables(alias)]
             if not problems:
-                found = surveying.survey(alias, options["queue"], timedelta.max)
+                found = survey(alias, options["queue"], timedelta.max)
                 problems = surveying.problems_of(found, options["max_wait"])
                 due = found.states["due"]
                 summary = (

@@ -1,136 +1,17 @@
 """
-What goes on in the queue, for `manage.py jobs status`, and whether that is well, for `health`.
+What goes on in the queue, as `manage.py jobs status` writes it, and whether that is well, for `health`.
 
-Counts stop at `store.stats.COUNTED`; everything is read in a handful of bounded statements.
+`dashboard.surveying` finds it out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from django.db import connections
-
-from django_jobs import conf
+from django_jobs.dashboard.surveying import Survey
 from django_jobs.management.operating.printing import moment, number, span, table
-from django_jobs.models import clock
 from django_jobs.store import overview, stats
-from django_jobs.tasks import registry
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """A number of jobs; `exact` is false where counting stopped or didn't reach everything."""
-
-    count: int
-    exact: bool
-
-
-@dataclass(frozen=True, slots=True)
-class QueueState:
-    """One queue. Its lengths stop at the counting limit, each."""
-
-    name: str
-    due: int
-    later: int
-    running: int
-    failed: int
-    oldest_due_seconds: float | None
-    paused: bool
-    workers: int
-    """Live workers that claim from it."""
-
-    @property
-    def is_unserved(self) -> bool:
-        """Whether jobs are due that nobody takes."""
-        return self.due > 0 and not self.paused and self.workers == 0
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """The state of the queue at one moment."""
-
-    database: str
-    at: datetime
-    states: dict[str, Count]
-    queues: list[QueueState]
-    oldest: list[overview.Oldest]
-    paused: list[overview.Paused]
-    workers: list[overview.LiveWorker]
-    running: list[overview.RunningJob]
-    slow_after_seconds: float
-    dead_after_seconds: float
-
-    @property
-    def long_runs(self) -> list[overview.RunningJob]:
-        return [job for job in self.running if job.seconds > self.slow_after_seconds]
-
-    @property
-    def stale(self) -> list[overview.LiveWorker]:
-        """Workers that say they live, but haven't been heard of."""
-        return [worker for worker in self.workers if worker.silent_seconds > self.dead_after_seconds]
-
-    @property
-    def unserved(self) -> list[str]:
-        return [queue.name for queue in self.queues if queue.is_unserved]
-
-
-def survey(alias: str, queues: Collection[str] | None, slow_after: timedelta) -> Survey:
-    """Return the state of the queue in the database `alias`, of all queues or some."""
-    settings = conf.current()
-    with connections[alias].cursor() as cursor:
-        workers = overview.live_workers(cursor)
-        paused = overview.paused_queues(cursor)
-        known = sorted({task.queue_name for task in registry.values()} | set(queues or ()))
-        depths = [d for d in stats.depths(cursor, known) if queues is None or d.queue_name in queues]
-        ended = stats.ended(cursor)
-        oldest = overview.oldest_due(cursor)
-        running = overview.running_jobs(cursor)
-    live = [worker for worker in workers if worker.silent_seconds <= settings.dead_after_seconds]
-    names_paused = {queue.name for queue in paused}
-    return Survey(
-        database=alias,
-        at=clock(alias),
-        states=counts(depths, ended, whole=queues is None),
-        queues=[
-            QueueState(
-                name=depth.queue_name,
-                due=depth.due,
-                later=depth.later,
-                running=depth.running,
-                failed=depth.failed,
-                oldest_due_seconds=depth.oldest_due_seconds,
-                paused=depth.queue_name in names_paused,
-                workers=sum(worker.serves(depth.queue_name) for worker in live),
-            )
-            for depth in depths
-        ],
-        oldest=[job for job in oldest if queues is None or job.queue_name in queues],
-        paused=[queue for queue in paused if queues is None or queue.name in queues],
-        workers=workers,
-        running=[job for job in running if queues is None or job.queue_name in queues],
-        slow_after_seconds=slow_after.total_seconds(),
-        dead_after_seconds=settings.dead_after_seconds,
-    )
-
-
-def counts(depths: Sequence[stats.Depth], ended: stats.Ended, *, whole: bool) -> dict[str, Count]:
-    """Return how many jobs are in each state; of those that ended only for the whole of the queues."""
-    most = stats.COUNTED
-    found = {
-        "due": Count(sum(d.due for d in depths), all(d.due <= most for d in depths)),
-        "later": Count(sum(d.later for d in depths), all(d.later <= most for d in depths)),
-        "running": Count(sum(d.running for d in depths), True),
-    }
-    if whole:
-        found |= {
-            "failed": Count(min(ended.failed, most), ended.failed <= most),
-            "cancelled": Count(min(ended.cancelled, most), ended.cancelled <= most),
-            "successful": Count(ended.successful, not ended.there_are_more),
-        }
-    return found
 
 
 def as_json(found: Survey) -> dict[str, Any]:

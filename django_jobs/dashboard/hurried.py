@@ -1,0 +1,44 @@
+"""Reading in a hurry: what a page shows beside its list is worth some time of the database's, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from django.db import OperationalError, connections, transaction
+from psycopg.errors import QueryCanceled
+
+from django_jobs.store.cursor import Cursor
+
+T = TypeVar("T")
+
+SECONDS = 2.0
+"""How long one statement may take."""
+
+
+def hurried(alias: str, read: Callable[[Cursor], T]) -> T | None:
+    """Return what `read(cursor)` gives, or `None` when one of its statements took longer than `SECONDS`."""
+    try:
+        with limited(alias), connections[alias].cursor() as cursor:
+            return read(cursor)
+    except OperationalError as error:
+        if isinstance(error.__cause__, QueryCanceled):
+            return None
+        raise
+
+
+@contextmanager
+def limited(alias: str) -> Iterator[None]:
+    """Limit the time of each statement, in a transaction of its own or in the one that is open."""
+    connection = connections[alias]
+    was_open = connection.in_atomic_block
+    with transaction.atomic(using=alias), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT current_setting('statement_timeout'), set_config('statement_timeout', %s, true)",
+            [f"{SECONDS * 1000:.0f}"],
+        )
+        before = cursor.fetchone()[0]
+        yield
+        if was_open:
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [before])
