@@ -48,17 +48,24 @@ KEEPALIVE = {
 SET = "SELECT set_config(name, value, false) FROM json_each_text(%(settings)s::json) AS setting (name, value)"
 
 
-def connect(parameters: Mapping[str, Any], *, prepare: bool) -> psycopg.Connection[Any]:
+def connect(
+    parameters: Mapping[str, Any], *, prepare: bool, role: str | None = None
+) -> psycopg.Connection[Any]:
     """
     Return a new connection in autocommit mode with the session's settings.
 
-    `prepare` says whether the session is ours alone, so that it may be set up and prepare statements.
+    `prepare` says whether the session is ours alone, so that it may be set up and prepare statements. `role`
+    is the one that it acts as, where that isn't the one that logs in.
     """
     chosen = {**KEEPALIVE, **parameters, "autocommit": True, "prepare_threshold": 2 if prepare else None}
+    wanted = {**(SESSION if prepare else {}), **({"role": role} if role else {})}
     connection = psycopg.connect(**chosen)
-    if prepare:
-        with connection.cursor() as cursor:
-            cursor.execute(SET, {"settings": Json(SESSION)})
+    if wanted:
+        try:
+            connection.execute(SET, {"settings": Json(wanted)})
+        except BaseException:
+            connection.close()
+            raise
     return connection
 
 

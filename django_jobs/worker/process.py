@@ -240,8 +240,11 @@ class Worker:
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open the dispatcher's connection."""
-        parameters = connection_parameters(self.alias)
-        return link.connect(parameters, prepare=self.settings.prepared_statements)
+        return link.connect(
+            connection_parameters(self.alias),
+            prepare=self.settings.prepared_statements,
+            role=connections.settings[self.alias]["OPTIONS"].get("assume_role"),
+        )
 
     def register(self) -> Statement:
         """Return the statement that enters this worker in the database."""

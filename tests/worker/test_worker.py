@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from django_jobs.core.states import Decision, Kind, State
@@ -13,7 +14,7 @@ from django_jobs.models import Job, Queue, Worker, WorkerState
 from tests import jobs
 from tests.eventually import eventually
 from tests.rows import row
-from tests.worker.workers import QUICK, Workers, job_of, settled, told
+from tests.worker.workers import QUICK, Workers, job_of, running, settled, told
 
 
 @pytest.fixture(autouse=True)
@@ -285,6 +286,43 @@ class TestTransactionalBodies:
         eventually(lambda: "was taken over while attempt 1 ran here" in caplog.text)
         assert not Queue.objects.exists()
         assert Job.objects.get(pk=result.id).state == State.RUNNING
+
+
+class TestAnAssumedRole:
+    """`OPTIONS["assume_role"]`: the role that logs in has no rights of its own."""
+
+    @pytest.fixture
+    def assumed(self, transactional_db):
+        """Have all new connections log in as one role and act as another."""
+        given = connection.settings_dict
+        usual = {name: given[name] for name in ("USER", "PASSWORD", "OPTIONS")}
+        with connection.cursor() as cursor:
+            cursor.execute(
+                'CREATE ROLE "The Owner"; GRANT USAGE ON SCHEMA public TO "The Owner";'
+                'GRANT ALL ON ALL TABLES IN SCHEMA public TO "The Owner";'
+                "CREATE ROLE visitor LOGIN PASSWORD 'secret' NOINHERIT IN ROLE \"The Owner\""
+            )
+        options = {**usual["OPTIONS"], "assume_role": "The Owner"}
+        given |= {"USER": "visitor", "PASSWORD": "secret", "OPTIONS": options}
+        connection.close()
+        yield
+        given |= usual
+        connection.close()
+        with connection.cursor() as cursor:
+            cursor.execute('DROP OWNED BY "The Owner"; DROP ROLE visitor; DROP ROLE "The Owner"')
+
+    @pytest.mark.parametrize("prepared", [True, False], ids=["own session", "behind a pooler"])
+    def test_is_the_workers_too(self, settings, assumed, prepared):
+        settings.DJANGO_JOBS = QUICK | {"prepared_statements": prepared}
+        with running() as worker:
+            assert job_of(jobs.ok.enqueue()).state == State.SUCCESSFUL
+            eventually(lambda: worker.is_healthy)
+
+    def test_is_kept_when_the_connection_is_made_anew(self, assumed):
+        with running() as worker:
+            worker.dispatcher.connection.close()
+
+            assert job_of(jobs.ok.enqueue()).state == State.SUCCESSFUL
 
 
 class TestTheWorkersRow:
