@@ -111,8 +111,8 @@ def job_ended(job: ClaimedJob, outcome: Outcome, exception: BaseException | None
             )
         case Snoozed(after=after):
             logger.debug("job %s %s snoozed for %s", job.id, job.task_path, after, extra=extra)
-        case Cancelled(reason=reason):
-            logger.info("job %s %s cancelled: %s", job.id, job.task_path, reason, extra=extra)
+        case Cancelled():  # why is a body's or a person's text: it stands in the row
+            logger.info("job %s %s cancelled", job.id, job.task_path, extra=extra)
         case Released(reason=reason):
             logger.info("job %s %s handed back: %s", job.id, job.task_path, reason, extra=extra)
 

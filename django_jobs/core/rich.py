@@ -89,8 +89,10 @@ def restore(value: Any) -> Any:
         return {key: restore(item) for key, item in value.items()}
     reader = READERS.get(value[MARK]) if isinstance(value[MARK], str) else None
     if reader is None or set(value) != {MARK, "value"}:
-        raise ValueError(f"{value!r} is no rich value: {MARK} must be one of {', '.join(sorted(READERS))}.")
+        raise ValueError(
+            f"an object with {MARK!r} is no rich value: it must be one of {', '.join(sorted(READERS))}."
+        )
     try:
         return reader(value["value"])
     except (TypeError, ArithmeticError, IndexError, KeyError) as error:
-        raise ValueError(f"{value!r} can't be read as {value[MARK]}: {error}") from error
+        raise ValueError(f"a value can't be read as {value[MARK]} ({type(error).__name__})") from None

@@ -136,7 +136,8 @@ class Executor:
         call = decode(job.call)
         if not (isinstance(call[0], list) and isinstance(call[1], dict)):
             raise UndecodableText(
-                f"args must be a list and kwargs an object, but the row has {job.call[:200]}"
+                f"args must be a list and kwargs an object, but the row has {json_type(call[0])} and "
+                f"{json_type(call[1])}. It was not written by django_jobs; correct it in its row."
             )
         if task.encoding == "rich":
             return task, rich.restore(call[0]), rich.restore(call[1])
@@ -286,3 +287,9 @@ def in_pythons_words(error: BaseException) -> BaseException:
         if isinstance(error, ours):
             return pythons(str(error)).with_traceback(error.__traceback__)
     return error
+
+
+def json_type(value: Any) -> str:
+    """Return what a stranger's value is in JSON; the value itself would end up in logs."""
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

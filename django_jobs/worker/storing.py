@@ -70,7 +70,8 @@ def write_singly(dispatcher: Dispatcher, ended: Sequence[Ended]) -> Rows:
             [written] = run_together(dispatcher.connection, dispatcher.finishing([end]))
         except REFUSALS as error:
             failed = Failed(kind=Kind.ERROR, trace=trace_of_refusal(error), keep=dispatcher.keep_cancelled)
-            refused = replace(end, outcome=failed, exception=error)
+            told = type(error)(failed.trace.message)  # the server's own quotes the row, and would be logged
+            refused = replace(end, outcome=failed, exception=told)
             dispatcher.ledger.ended[end.job.id] = refused
             try:
                 [written] = run_together(dispatcher.connection, dispatcher.finishing([refused]))
