@@ -13,7 +13,7 @@ from django.db.models import Max
 
 from django_jobs.models import Attempt, Job, KindChoices, StateChoices, Worker
 from example_project.demo import checks, report
-from example_project.demo.scenes import PROCESSES, STAFF, UNFINISHED, Demo, place_order, wait_until_settled
+from example_project.demo.scenes import PROCESSES, UNFINISHED, Demo, place_order, wait_until_settled
 from example_project.shop import orders
 from example_project.shop.models import Order, Photo, Size
 from example_project.shop.tasks import print_order
@@ -92,7 +92,7 @@ def operating(demo: Demo) -> None:
 def retry_in_admin(demo: Demo, job: Job) -> None:
     """Log in, open the job's page, press its Retry and confirm it."""
     browser = demo.browser
-    login = browser.send("/admin/login/?next=/admin/", {"username": STAFF, "password": demo.password})
+    login = browser.send("/admin/login/?next=/admin/", {"username": demo.staff, "password": demo.password})
     demo.story.expect(login.url.endswith("/admin/"), "the operator can log in to the admin")
     page = browser.get(f"/admin/django_jobs/job/{job.pk}/change/")
     offered = page.link("Retry")

@@ -24,9 +24,6 @@ FRESH = timedelta(seconds=40)
 PROCESSES = 2
 """Processes of workers."""
 
-STAFF = "demo"
-"""Name of the staff user."""
-
 NEW_SHEETS = 50
 PARTNERS = {"Once Upon a Frame": "once", "Sometimes Framed": "sometimes", "Frame Down": "down"}
 """Partners by name, with the moods of their servers."""
@@ -42,8 +39,9 @@ class Demo:
     outside: Outside
     token: str
     """Makes this run's mail addresses and workers its own."""
+    staff: str
+    """Name of the staff user, for this run."""
     password: str
-    """Of the staff user, for this run."""
     address: str = ""
     first_job: int = 0
     sheets: int = 0

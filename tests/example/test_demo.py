@@ -106,6 +106,8 @@ def test_the_demo_runs_to_its_end_and_leaves_nothing_running(demo):
         assert re.search(fact, told), f"{fact} is not in\n{told}"
     eventually(demo.none_left, timeout=30)
     assert [path.name for path in demo.folder.iterdir()] == ["var"]
+    with psycopg.connect(make_conninfo(demo.url, dbname=demo.name)) as connection:
+        assert connection.execute("SELECT username FROM auth_user").fetchall() == []
 
 
 def test_a_demo_that_is_killed_takes_its_processes_with_it(demo):

@@ -21,7 +21,7 @@ from django.db import connection
 from example_project.demo import incidents, scenes
 from example_project.demo.outside import Outside
 from example_project.demo.processes import Process, Processes
-from example_project.demo.scenes import PROCESSES, STAFF, Demo
+from example_project.demo.scenes import PROCESSES, Demo
 from example_project.demo.story import Story, Unmet
 
 LOCK = 1_684_370_285
@@ -63,8 +63,9 @@ class Command(BaseCommand):
         self.write("A photo print shop and its jobs")
         story.chapter("The shop opens")
         call_command("migrate", verbosity=0)
-        with alone(), outside_world() as outside, staff() as password:
-            demo = Demo(story=story, outside=outside, token=secrets.token_hex(3), password=password)
+        with alone(), outside_world() as outside, staff() as (name, password):
+            token = secrets.token_hex(3)
+            demo = Demo(story=story, outside=outside, token=token, staff=name, password=password)
             scenes.wait_for_others(demo)
             scenes.prepare(demo)
             self.open(demo, folder)
@@ -119,7 +120,7 @@ class Command(BaseCommand):
         story.say(
             f"site   {demo.address}",
             f"admin  {demo.address}admin/",
-            f"login  {STAFF} with the password {demo.password}",
+            f"login  {demo.staff} with the password {demo.password}",
             *(f"log    {process.log}" for process in story.processes.started),
         )
         while not story.processes.ended():
@@ -165,15 +166,11 @@ def outside_world() -> Iterator[Outside]:
 
 
 @contextmanager
-def staff() -> Iterator[str]:
-    """Give the staff user a new password and return it; it is taken away afterwards."""
-    password = secrets.token_urlsafe(9)
-    user, _ = get_user_model().objects.get_or_create(username=STAFF)
-    user.is_staff = user.is_superuser = user.is_active = True
-    user.set_password(password)
-    user.save()
+def staff() -> Iterator[tuple[str, str]]:
+    """Make a staff user of our own, return its name and password, and delete it afterwards."""
+    name, password = f"demo-{secrets.token_hex(3)}", secrets.token_urlsafe(9)
+    user = get_user_model().objects.create_superuser(name, password=password)
     try:
-        yield password
+        yield name, password
     finally:
-        user.set_unusable_password()
-        user.save()
+        user.delete()
