@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any
 
+from django.conf import settings as django_settings
 from django.db import connections, transaction
 from django.utils import timezone
 
@@ -23,6 +24,7 @@ from django_jobs import conf
 from django_jobs.core import rich
 from django_jobs.core.arguments import encode_call, encode_value
 from django_jobs.core.records import Inserted, NewJob, Wake
+from django_jobs.results import as_shown
 from django_jobs.store.insert import insert, insert_many
 from django_jobs.tasks import UNSET, JobTask, call_signature
 from django_jobs.waking import wake_after_commit
@@ -119,6 +121,11 @@ def enqueue_chunk(alias: str, jobs: Sequence[NewJob]) -> list[tuple[NewJob, Inse
     # Django's cursor passes COPY on as it is, so its errors are turned into Django's here.
     with connection.cursor() as cursor, connection.wrap_database_errors:
         inserted = insert_many(cursor, jobs)
+    if not django_settings.USE_TZ:
+        inserted = [
+            replace(place, enqueued_at=as_shown(place.enqueued_at), run_after=as_shown(place.run_after))
+            for place in inserted
+        ]
     earliest: dict[tuple[str, int], Wake] = {}
     for job, place in zip(jobs, inserted, strict=True):
         wake = wake_of(job, place)

@@ -294,5 +294,9 @@ def line(text: str) -> str:
 
 
 def interval(delta: timedelta | None) -> str | None:
-    """Return PostgreSQL's text for a duration; `None` stays `None`, which leaves a time NULL."""
-    return None if delta is None else f"{delta.days} days {delta.seconds}.{delta.microseconds:06d} seconds"
+    """
+    Return PostgreSQL's text for a duration; `None` stays `None`, which leaves a time NULL.
+
+    In microseconds, since PostgreSQL's days have 23 or 25 hours where the session's zone changes its clock.
+    """
+    return None if delta is None else f"{delta // timedelta(microseconds=1)} microseconds"

@@ -8,11 +8,12 @@ due before jobs that were claimed long ago.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django_jobs.core.records import Inserted, NewJob
 from django_jobs.core.states import State
 from django_jobs.store.cursor import Cursor, run
+from django_jobs.store.finish import interval
 
 INSERT = """
     INSERT INTO django_jobs_job (
@@ -26,7 +27,8 @@ INSERT = """
 """
 
 NUMBERS = """
-    SELECT statement_timestamp(), array_agg(nextval(pg_get_serial_sequence('django_jobs_job', 'id')))
+    SELECT statement_timestamp() AT TIME ZONE 'UTC',
+           array_agg(nextval(pg_get_serial_sequence('django_jobs_job', 'id')))
       FROM generate_series(1, %(count)s)
 """
 
@@ -63,7 +65,7 @@ def insert(cursor: Cursor, job: NewJob) -> Inserted:
 
 def insert_many(cursor: Cursor, jobs: Sequence[NewJob]) -> list[Inserted]:
     """
-    Insert `jobs` with one COPY, in their order, and return what the database made of each.
+    Insert `jobs` with one COPY, in their order, and return what the database made of each, its times aware.
 
     Numbers are drawn from the identity's sequence first: COPY is twice as fast as the fastest INSERT, but
     returns nothing.
@@ -71,6 +73,7 @@ def insert_many(cursor: Cursor, jobs: Sequence[NewJob]) -> list[Inserted]:
     if not jobs:
         return []
     [(now, numbers)] = run(cursor, (NUMBERS, {"count": len(jobs)}))
+    now = now.replace(tzinfo=UTC)  # whatever the session's time zone, so that delays are added as they are
     inserted = [
         Inserted(id=number, enqueued_at=now, run_after=due(job.run_after, now))
         for number, job in zip(numbers, jobs, strict=True)
@@ -97,10 +100,10 @@ def insert_many(cursor: Cursor, jobs: Sequence[NewJob]) -> list[Inserted]:
     return inserted
 
 
-def instant_or_delay(run_after: datetime | timedelta | None) -> tuple[datetime | None, timedelta | None]:
+def instant_or_delay(run_after: datetime | timedelta | None) -> tuple[datetime | None, str | None]:
     """Split `run_after` into the two parameters of the statement."""
     if isinstance(run_after, timedelta):
-        return None, run_after
+        return None, interval(run_after)
     return run_after, None
 
 
