@@ -19,7 +19,9 @@ RETRY = """
            worker = NULL, cancel_requested_at = NULL, reason = NULL, return_value = NULL,
            uncounted = CASE WHEN %(reset)s THEN attempt ELSE uncounted END,
            max_attempts = CASE WHEN %(reset)s THEN max_attempts
-                               ELSE max_attempts + GREATEST(0, attempt - uncounted + 1 - max_attempts) END
+                               ELSE (max_attempts + GREATEST(0,
+                                    LEAST(attempt::bigint - uncounted + 1, 2147483647) - max_attempts))::int
+                          END
      WHERE id = ANY(%(ids)s::bigint[]) AND state IN ('FAILED', 'CANCELLED')
  RETURNING id, queue_name, priority, run_after
 """

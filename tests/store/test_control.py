@@ -25,6 +25,10 @@ def all_states():
     return {state: row(state, id=LARGE + place) for place, state in enumerate(State)}
 
 
+MOST = 2**31 - 1
+"""The largest integer of PostgreSQL's."""
+
+
 class TestRetry:
     def retry(self, cursor, jobs, *, reset=True):
         return control.retry(cursor, [job.pk for job in jobs], reset_attempts=reset)
@@ -59,7 +63,15 @@ class TestRetry:
 
     @pytest.mark.parametrize(
         ("attempt", "uncounted", "limit", "then"),
-        [(5, 0, 5, 6), (2, 0, 5, 5), (7, 2, 5, 6), (1, 0, None, None), (9, 0, 3, 10)],
+        [
+            (5, 0, 5, 6),
+            (2, 0, 5, 5),
+            (7, 2, 5, 6),
+            (1, 0, None, None),
+            (9, 0, 3, 10),
+            (MOST, 0, MOST, MOST),
+            (MOST, -MOST, -MOST, MOST),
+        ],
     )
     def test_can_give_one_more_attempt(self, cursor, attempt, uncounted, limit, then):
         job = row(State.FAILED, attempt=attempt, uncounted=uncounted, max_attempts=limit)
