@@ -169,22 +169,21 @@ def check_backend(backend: JobsBackend) -> list[checks.CheckMessage]:
 def check_tables(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[checks.CheckMessage]:
-    """With `check --database`: name the tables, columns and indexes that are missing there."""
+    """With `check --database`: name what is missing in the tables there, if jobs are kept there."""
     if not databases or conf.problems_of(getattr(settings, "DJANGO_JOBS", {}), "DJANGO_JOBS"):
-        return []
-    alias = conf.database()
-    if alias not in databases:
         return []
     if sys.argv[1:2] == ["migrate"]:  # which runs this check first, and is about to mend what it finds
         return []
+    kept = {conf.database(), *(backend.database for backend in our_backends())}
     return [
         checks.Error(problem, hint=f"Run: manage.py migrate --database {alias}", id="django_jobs.E007")
+        for alias in sorted(kept & set(databases))
         for problem in missing_tables(alias)
     ]
 
 
 def missing_tables(alias: str) -> list[str]:
-    """Return a sentence for each table, column or index of the queue that the database lacks."""
+    """Return a sentence for each table, column, index or constraint of the queue that the database lacks."""
     problems = []
     connection = connections[alias]
     with connection.cursor() as cursor:
@@ -201,10 +200,14 @@ def missing_tables(alias: str) -> list[str]:
             }
             wanted = {str(field.column) for field in model._meta.local_concrete_fields}
             problems += [f"The column {table}.{name} is missing." for name in sorted(wanted - columns)]
-            indexes = connection.introspection.get_constraints(cursor, table)
+            rules = connection.introspection.get_constraints(cursor, table)  # Django counts indexes as such
             problems += [
-                f"The index {index.name} on {table} is missing."
-                for index in model._meta.indexes
-                if index.name not in indexes
+                f"The {kind} {rule.name} on {table} is missing."
+                for kind, wanted_rules in (
+                    ("index", model._meta.indexes),
+                    ("constraint", model._meta.constraints),
+                )
+                for rule in wanted_rules
+                if rule.name not in rules
             ]
     return problems

@@ -138,6 +138,10 @@ class TestTables:
         [
             ("DROP TABLE django_jobs_queue", "The table django_jobs_queue is missing"),
             ("ALTER TABLE django_jobs_job DROP COLUMN meta", "The column django_jobs_job.meta is missing"),
+            (
+                "ALTER TABLE django_jobs_attempt DROP CONSTRAINT django_jobs_attempt_number",
+                "The constraint django_jobs_attempt_number on django_jobs_attempt is missing",
+            ),
             ("DROP INDEX django_jobs_ready", "The index django_jobs_ready on django_jobs_job is missing"),
         ],
     )
@@ -146,3 +150,18 @@ class TestTables:
             cursor.execute(statement)
 
         assert told in found(databases=["default"])["django_jobs.E007"]
+
+    def test_of_a_backend_in_another_database_are_looked_at_too(
+        self, db, settings, other_databases, monkeypatch
+    ):
+        settings.TASKS = {
+            "default": {"BACKEND": BACKEND},
+            "events": {"BACKEND": BACKEND, "OPTIONS": {"database": "jobs"}},
+        }
+        monkeypatch.setattr(checks, "missing_tables", lambda alias: [f"no table in {alias}"])
+
+        messages = checks.check_tables(databases=["jobs", "lite"])
+
+        assert [(message.msg, message.hint) for message in messages] == [
+            ("no table in jobs", "Run: manage.py migrate --database jobs")
+        ]
