@@ -20,6 +20,7 @@ from django_jobs.dashboard import shown
 from django_jobs.dashboard.actions import ACTIONS, CANCEL, DELETE, RETRY, RUN, Action
 from django_jobs.dashboard.base import ReadOnlyPages, button
 from django_jobs.dashboard.confirming import Crumb, confirm
+from django_jobs.dashboard.explaining import Explanation, explain
 from django_jobs.dashboard.filters import JOB_FILTERS, NAMES, PLAIN, described
 from django_jobs.dashboard.lists import CappedPaginator, JobChangeList, is_id, search
 from django_jobs.dashboard.story import Run, runs_of, timeline
@@ -246,8 +247,17 @@ class JobAdmin(ReadOnlyPages):
             "runs": [self.shown_run(run, workers.get(run.worker)) for run in runs],
             "earlier_runs": earlier,
             "timeline": timeline(instance, runs),
+            "explanation": self.explanation(instance),
             "arguments_hidden": not self.may(request, "view_arguments"),
         }
+
+    def explanation(self, job: Job) -> Explanation | None:
+        """Return why a job that should run doesn't."""
+        if job.state in (State.READY, State.BLOCKED, State.RUNNING):
+            found = explain(str(job._state.db), job.pk)
+            if [reason.key for reason in found.reasons] != ["running"]:
+                return found
+        return None
 
     def shown_run(self, run: Attempt, worker: Worker | None) -> Run:
         """Return one run for the page, with the name and page of its worker where they are to be had."""

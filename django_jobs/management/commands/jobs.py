@@ -11,9 +11,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, InterfaceError, connections
+from django.utils.translation import override
 
 from django_jobs import conf
 from django_jobs.checks import missing_tables
+from django_jobs.dashboard.explaining import explain
 from django_jobs.dashboard.surveying import survey
 from django_jobs.discovery import discover
 from django_jobs.exceptions import UnknownSetting, suggestion
@@ -83,6 +85,14 @@ class Command(BaseCommand):
         if found or options["format"] == "json":
             self.write(options, {"jobs": found}, "\n\n".join(telling.as_text(job) for job in found))
         if missing := [f"#{key}" for key in ids if key not in jobs]:
+            raise CommandError(f"There is no job {', '.join(missing)}.", returncode=NOTHING)
+
+    def explain(self, options: dict[str, Any], alias: str) -> None:
+        """Write why jobs aren't running."""
+        with override("en"):
+            found = {key: explain(alias, key) for key in dict.fromkeys(options["ids"])}
+        self.write(options, telling.explained_json(found), telling.explained_text(found))
+        if missing := [f"#{key}" for key, explanation in found.items() if not explanation.exists]:
             raise CommandError(f"There is no job {', '.join(missing)}.", returncode=NOTHING)
 
     def health(self, options: dict[str, Any], alias: str) -> None:

@@ -28,6 +28,7 @@ exit status:
 examples:
   manage.py jobs status                                  what waits, runs and failed, and who works
   manage.py jobs show 42                                 one job with its history
+  manage.py jobs explain 42                              why it isn't running
   manage.py jobs retry 42 43                             two jobs
   manage.py jobs retry --failed-since 2h --task 'shop.tasks.*'
   manage.py jobs cancel --queue mail --dry-run           what would be cancelled
@@ -42,6 +43,7 @@ Each action has a help of its own: manage.py jobs retry --help
 ACTIONS = {
     "status": "what waits, runs and failed; which workers live; what is wrong",
     "show": "everything about jobs: arguments, result, every run with its traceback",
+    "explain": "why jobs aren't running, and what to do about it",
     "retry": "send failed and cancelled jobs round again, due at once",
     "cancel": "cancel waiting jobs, and ask running ones to stop",
     "run-now": "make scheduled and retrying jobs due at once",
@@ -115,6 +117,7 @@ def add_actions(parser: ArgumentParser) -> None:
     add = made["show"].add_argument
     add("ids", nargs="+", type=job_id, metavar="ID", help="id of a job")
     add("--runs", type=count, default=20, metavar="N", help="latest runs to show (default: 20)")
+    made["explain"].add_argument("ids", nargs="+", type=job_id, metavar="ID", help="id of a job")
     made["retry"].add_argument(
         "--keep-attempts",
         action="store_true",

@@ -10,6 +10,7 @@ from django.db import connections
 
 from django_jobs import conf
 from django_jobs.core.masking import masked, masked_positional
+from django_jobs.dashboard.explaining import Explanation
 from django_jobs.dashboard.shown import parameters_of
 from django_jobs.dashboard.story import runs_of
 from django_jobs.management.operating.printing import lines, moment, plain, span
@@ -85,6 +86,35 @@ def told_run(run: Attempt, workers: Mapping[int, str]) -> dict[str, Any]:
         "traceback": run.traceback,
         "next_run_after": run.next_run_after,
     }
+
+
+def explained_json(found: Mapping[int, Explanation]) -> dict[str, Any]:
+    """Return why jobs aren't running as the documented object."""
+    return {
+        "jobs": [
+            {
+                "id": key,
+                "exists": explanation.exists,
+                "state": explanation.state.lower(),
+                "reasons": [
+                    {"id": reason.key, "message": reason.says, "remedy": reason.remedy}
+                    for reason in explanation.reasons
+                ],
+            }
+            for key, explanation in found.items()
+        ]
+    }
+
+
+def explained_text(found: Mapping[int, Explanation]) -> str:
+    """Return why jobs aren't running for people."""
+    told = []
+    for key, explanation in found.items():
+        told.append(f"#{key} {explanation.state.lower()}".rstrip())
+        for reason in explanation.reasons:
+            told.append(f"  {plain(reason.says)}")
+            told += [f"    -> {plain(reason.remedy)}"] if reason.remedy else []
+    return "\n".join(told)
 
 
 def as_text(found: Mapping[str, Any]) -> str:
