@@ -8,6 +8,7 @@ and receivers told once it is committed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 
 from django.db import connections, transaction
@@ -17,6 +18,7 @@ from django_jobs import conf, signals
 from django_jobs.backend import problem_of_queue
 from django_jobs.core.records import Wake
 from django_jobs.exceptions import UnknownQueue
+from django_jobs.framework import TASK_MAX_PRIORITY, TASK_MIN_PRIORITY
 from django_jobs.store import control
 from django_jobs.waking import wake_after_commit
 
@@ -57,6 +59,42 @@ class Operations:
             changed, wakes = control.run_now(cursor, ids)
             self.wake(wakes)
         return changed
+
+    def edit(
+        self,
+        job_id: int,
+        *,
+        queue_name: str | None = None,
+        priority: int | None = None,
+        run_after: datetime | None = None,
+    ) -> bool:
+        """
+        Give a waiting job another queue, priority or due time; return whether it was waiting.
+
+        Raises UnknownQueue for a name that no queue can have, and ValueError for a priority that no job can.
+        """
+        if queue_name is not None:
+            self.check_name(queue_name)
+        if priority is not None and not TASK_MIN_PRIORITY <= priority <= TASK_MAX_PRIORITY:
+            allowed = f"{TASK_MIN_PRIORITY} to {TASK_MAX_PRIORITY}"
+            raise ValueError(f"priority={priority!r} must be a whole number from {allowed}.")
+        with transaction.atomic(using=self.alias), connections[self.alias].cursor() as cursor:
+            changed, wakes = control.edit(
+                cursor, job_id, queue_name=queue_name, priority=priority, run_after=run_after
+            )
+            self.wake(wakes)
+        return bool(changed)
+
+    def copy(self, job_id: int) -> int | None:
+        """
+        Enqueue a job like another, due at once; return its id, or `None` when there is no such job.
+
+        It has the same task, arguments, queue, priority, attempts and meta, to which `copy_of` is added.
+        """
+        with transaction.atomic(using=self.alias), connections[self.alias].cursor() as cursor:
+            made, wakes = control.copy(cursor, job_id)
+            self.wake(wakes)
+        return made[0] if made else None
 
     def discard(self, ids: Sequence[int]) -> list[int]:
         """Delete jobs that aren't running, with their attempts."""

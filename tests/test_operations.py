@@ -273,3 +273,45 @@ class TestQueues:
     def test_that_nothing_was_set_for_have_them_too(self, db):
         assert not Queue(name="mail").resume()
         assert Queue(name="mail").pause()
+
+
+@pytest.mark.django_db
+class TestChanging:
+    def test_a_waiting_job_changes_where_it_is_told_to_and_workers_are_woken(self, woken):
+        job = row(State.READY, priority=1, queue_name="mail")
+        due = job.run_after
+
+        assert Operations().edit(job.pk, priority=9)
+
+        job.refresh_from_db()
+        assert (job.priority, job.queue_name, job.run_after) == (9, "mail", due)
+        assert woken == [("mail", 9)]
+
+    def test_one_that_runs_stays_as_it_is(self, woken):
+        job = row(State.RUNNING)
+
+        assert not Operations().edit(job.pk, queue_name="mail")
+
+        job.refresh_from_db()
+        assert job.queue_name == "default"
+        assert woken == []
+
+    def test_what_no_job_can_have_is_refused(self):
+        job = row(State.READY)
+
+        with pytest.raises(UnknownQueue):
+            Operations().edit(job.pk, queue_name="")
+        with pytest.raises(ValueError, match="priority=101 must be a whole number from -100 to 100"):
+            Operations().edit(job.pk, priority=101)
+
+    def test_a_copy_is_a_job_of_its_own_that_is_due(self, woken):
+        job = row(State.FAILED, queue_name="mail", priority=3)
+
+        made = Operations().copy(job.pk)
+
+        assert made is not None
+        assert Job.objects.get(pk=made).state == State.READY
+        assert woken == [("mail", 3)]
+
+    def test_there_is_no_copy_of_nothing(self):
+        assert Operations().copy(77) is None

@@ -19,7 +19,6 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs.core.states import RETRYABLE, State
 from django_jobs.dashboard.shown import grouped
-from django_jobs.models import Job
 from django_jobs.operations import Operations
 
 WAITING = (State.READY.value, State.BLOCKED.value)
@@ -100,9 +99,7 @@ def cancel(operations: Operations, ids: Sequence[int], choice: Mapping[str, Any]
 
 
 def run_now(operations: Operations, ids: Sequence[int], choice: Mapping[str, Any]) -> list[int]:
-    """Leave jobs that are due already: they would lose their place in the queue."""
-    found = Job.objects.using(operations.alias).filter(RUN.applies, pk__in=ids)
-    return operations.run_now(list(found.values_list("pk", flat=True)))
+    return operations.run_now(ids)
 
 
 def discard(operations: Operations, ids: Sequence[int], choice: Mapping[str, Any]) -> list[int]:

@@ -19,6 +19,7 @@ from django_jobs.core.states import State
 from django_jobs.dashboard import shown
 from django_jobs.dashboard.actions import ACTIONS, CANCEL, DELETE, RETRY, RUN, Action
 from django_jobs.dashboard.base import ReadOnlyPages, button
+from django_jobs.dashboard.changing import ChangingPages
 from django_jobs.dashboard.confirming import Crumb, confirm
 from django_jobs.dashboard.explaining import Explanation, explain
 from django_jobs.dashboard.filters import JOB_FILTERS, NAMES, PLAIN, described
@@ -58,7 +59,7 @@ def retry_all_offered(page: JobAdmin, request: HttpRequest, instance: None) -> b
     return request.GET.get("state", "failed") == "failed" and page.has_retry_jobs_permission(request)
 
 
-class JobAdmin(ReadOnlyPages):
+class JobAdmin(ChangingPages, ReadOnlyPages):
     """Jobs."""
 
     list_display = (
@@ -88,7 +89,7 @@ class JobAdmin(ReadOnlyPages):
         "django_jobs_job_cancel",
         "django_jobs_job_discard",
     )
-    actions_detail = actions_row
+    actions_detail = (*actions_row, "django_jobs_job_edit", "django_jobs_job_copy")
 
     django_jobs_job_retry = job_button(RETRY)
     django_jobs_job_run = job_button(RUN)

@@ -6,7 +6,7 @@ who do the same at once have it done once, and returns the ids that it changed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django_jobs.core.records import Wake
 from django_jobs.store.cursor import Cursor, Rows, run
@@ -51,6 +51,26 @@ RUN_NOW = """
  RETURNING id, queue_name, priority, run_after
 """
 
+# What is left out stays as it is.
+EDIT = """
+    UPDATE django_jobs_job
+       SET queue_name = COALESCE(%(queue)s, queue_name), priority = COALESCE(%(priority)s, priority),
+           run_after = COALESCE(%(run_after)s::timestamptz, run_after)
+     WHERE id = %(id)s AND state IN ('READY', 'BLOCKED')
+ RETURNING id, queue_name, priority, run_after
+"""
+
+# From row to row, so that arguments are the same to the letter, also of tasks that this process doesn't know.
+COPY = """
+    INSERT INTO django_jobs_job (
+        queue_name, task_path, args, kwargs, priority, state, attempt, uncounted, max_attempts, meta,
+        enqueued_at, run_after)
+    SELECT queue_name, task_path, args, kwargs, priority, 'READY', 0, 0, max_attempts,
+           meta || jsonb_build_object('copy_of', id), statement_timestamp(), statement_timestamp()
+      FROM django_jobs_job WHERE id = %(id)s
+ RETURNING id, queue_name, priority, run_after
+"""
+
 DISCARD = """
     WITH job AS (
         DELETE FROM django_jobs_job
@@ -86,6 +106,19 @@ def retry(cursor: Cursor, ids: Sequence[int], *, reset_attempts: bool) -> tuple[
 def run_now(cursor: Cursor, ids: Sequence[int]) -> tuple[list[int], list[Wake]]:
     """Make jobs due that wait for a later time; return the ids changed and what to wake workers with."""
     return changed(run(cursor, (RUN_NOW, {"ids": list(ids)})))
+
+
+def edit(
+    cursor: Cursor, job_id: int, *, queue_name: str | None, priority: int | None, run_after: datetime | None
+) -> tuple[list[int], list[Wake]]:
+    """Change what is given of a job if it waits; return its id, if it did, and what to wake workers with."""
+    given = {"id": job_id, "queue": queue_name, "priority": priority, "run_after": run_after}
+    return changed(run(cursor, (EDIT, given)))
+
+
+def copy(cursor: Cursor, job_id: int) -> tuple[list[int], list[Wake]]:
+    """Insert a job like another, due at once; return its id and what to wake workers with."""
+    return changed(run(cursor, (COPY, {"id": job_id})))
 
 
 def changed(rows: Rows) -> tuple[list[int], list[Wake]]:
