@@ -190,11 +190,17 @@ class Job(models.Model):
         return self.attempt - self.uncounted
 
     @property
+    def phase(self) -> str:
+        """The state in small letters, with waiting jobs told apart: `ready`, `scheduled` or `retrying`."""
+        if self.state != State.READY or self.run_after <= timezone.now():
+            return str(self.state).lower()
+        return "retrying" if self.counted_attempt > 0 else "scheduled"
+
+    @property
     def label(self) -> str:
-        """The state in the words of a person: waiting jobs are *scheduled*, *retrying* or *ready*."""
-        if self.state == State.READY and self.run_after > timezone.now():
-            return str(_("retrying")) if self.counted_attempt > 0 else str(_("scheduled"))
-        return str(self.get_state_display())
+        """The phase in the words of a person."""
+        words = {"retrying": _("retrying"), "scheduled": _("scheduled")}
+        return str(words.get(self.phase) or self.get_state_display())
 
     @property
     def duration(self) -> timedelta | None:

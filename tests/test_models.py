@@ -78,7 +78,9 @@ class TestLabels:
         ],
     )
     def test_say_how_a_job_stands(self, db, columns, label):
-        assert row(**columns).label == label
+        job = row(**columns)
+
+        assert job.label == job.phase == label
 
     def test_a_job_is_called_by_its_task_and_number(self, db):
         job = row()
