@@ -34,7 +34,8 @@ DEAD = 77
 
 INSERT = """
     INSERT INTO django_jobs_job (
-        queue_name, task_path, args, kwargs, priority, state, attempt, uncounted, meta, enqueued_at, run_after)
+        queue_name, task_path, args, kwargs, priority, state, attempt, uncounted, meta, enqueued_at,
+        run_after)
     VALUES (%s, %s, '[]', '{}', %s, 'READY', 0, 0, '{}', now(), clock_timestamp() - %s * interval '1 second')
  RETURNING id, run_after
 """

@@ -1,0 +1,96 @@
+"""How many statements, round trips and commits a worker's jobs cost, counted on its connection."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from django.db import connection
+
+from django_jobs.core.records import Completed, Ended
+from django_jobs.core.states import State
+from django_jobs.models import Job
+from django_jobs.worker.options import WorkerOptions
+from django_jobs.worker.process import Worker
+from tests import jobs
+
+SLOTS = 100
+
+
+class Wheel:
+    """A dispatcher whose wheel is turned by hand; jobs that it hands to its slots end when the test says."""
+
+    def __init__(self):
+        self.worker = Worker(WorkerOptions(threads=SLOTS))
+        self.dispatcher = self.worker.dispatcher
+        self.started = []
+        self.worker.threads.submit = self.started.extend
+        self.dispatcher.open()
+        self.counts = Counter()
+        link = self.dispatcher.connection
+        self.counted(link, "execute", "statements")
+        self.counted(link, "pipeline", "round trips")
+
+    def counted(self, link, name, what):
+        plain = getattr(link, name)
+
+        def counting(*arguments, **options):
+            self.counts[what] += 1
+            return plain(*arguments, **options)
+
+        setattr(link, name, counting)
+
+    def turn(self):
+        """Turn it once, and return what that cost."""
+        self.counts.clear()
+        self.dispatcher.cycle()
+        return dict(self.counts)
+
+    def end_all(self):
+        """Have all jobs that were started complete."""
+        done, self.started[:] = list(self.started), []
+        for job in done:
+            self.dispatcher.events.put(Ended(job, Completed(return_value=None, keep=None)))
+        self.dispatcher.wait(0)
+        return done
+
+
+@pytest.fixture
+def wheel(transactional_db):
+    found = Wheel()
+    yield found
+    found.dispatcher.connection.close()
+
+
+def test_a_hundred_jobs_are_two_statements_in_one_round_trip_and_one_commit(wheel):
+    jobs.ok.enqueue_many(() for _ in range(3 * SLOTS))
+    wheel.turn()
+    done = wheel.end_all()
+    assert len(done) == SLOTS
+
+    cost = wheel.turn()
+
+    assert cost == {"statements": 2, "round trips": 1}
+    assert len(wheel.started) == SLOTS
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(DISTINCT xmin::text) FROM django_jobs_job WHERE state <> 'READY'")
+        assert cursor.fetchone() == (1,)
+    assert Job.objects.filter(state=State.SUCCESSFUL).count() == SLOTS
+
+
+def test_the_last_jobs_cost_one_statement_and_what_is_left_to_look_for(wheel):
+    jobs.ok.enqueue_many(() for _ in range(SLOTS))
+    wheel.turn()
+    wheel.end_all()
+    wheel.turn()
+
+    assert not wheel.dispatcher.ledger.in_flight
+    assert Job.objects.filter(state=State.SUCCESSFUL).count() == SLOTS
+    assert wheel.turn().get("statements", 0) <= 2  # a plain claim ends the streak; a survey may come with it
+
+
+def test_a_worker_with_nothing_to_do_asks_nothing(wheel):
+    wheel.turn()
+    wheel.turn()
+
+    assert [wheel.turn() for _ in range(20)].count({}) >= 19
