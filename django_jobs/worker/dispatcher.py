@@ -10,9 +10,12 @@ anew, and what was claimed by a commit whose answer got lost is handed back (`ta
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from queue import Empty, SimpleQueue
+from socket import SHUT_RDWR, socket
 from time import monotonic
 from typing import Any
 
@@ -95,6 +98,8 @@ class Dispatcher:
         """When a job was last handed to the slots of a kind, or ended in one."""
         self.moved_on_at = monotonic()
         """When the wheel last turned without an error."""
+        self.turning_since: float | None = None
+        """When the turn of the wheel under way began."""
         self.lock_taken = False
         """Whether the listener's session took this worker's lock."""
         self.greeted = False
@@ -163,12 +168,14 @@ class Dispatcher:
         """Turn the wheel once; return how long there is nothing to do, or `None` when all is done."""
         if self.stopping and not self.ledger.in_flight:
             return None  # also while the database is away
+        self.turning_since = monotonic()
         if self.connection is None:
             self.open()
         self.watch_slots()
         self.cycle()
         self.duties.run_due(self)
         self.moved_on_at = monotonic()
+        self.turning_since = None
         if not self.stopping and self.is_done():
             self.stop()
         if self.stopping and not self.ledger.in_flight:
@@ -350,9 +357,19 @@ class Dispatcher:
     def reset(self) -> None:
         """Drop the connection after a failure."""
         connection, self.connection = self.connection, None
-        self.stocktaking = True
+        self.stocktaking, self.turning_since = True, None
         if connection is not None:
             connection.close()
+
+    def cut_if_frozen(self, seconds: float) -> None:
+        """Called by another thread: end the connection when a turn of the wheel has taken so long."""
+        connection, since = self.connection, self.turning_since
+        if connection is None or since is None or monotonic() - since < seconds:
+            return
+        logger.warning("the database hasn't answered for %.0f s; the dispatcher connects anew", seconds)
+        self.turning_since = None  # once is enough
+        with suppress(OSError, psycopg.Error), socket(fileno=os.dup(connection.fileno())) as end:
+            end.shutdown(SHUT_RDWR)
 
     def close(self, ending: str) -> None:
         """Say that this worker ended, and close the connection."""

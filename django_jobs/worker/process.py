@@ -136,6 +136,7 @@ class Worker:
                 tell=self.heard,
             )
         self.thread.start()
+        Thread(target=self.watch, name="django_jobs-watch", daemon=True).start()
 
     def run(self) -> None:
         """The dispatcher's thread: turn the wheel until all is done."""
@@ -145,6 +146,11 @@ class Worker:
             self.ending = f"broken: {error!r}"
             logger.critical("the dispatcher broke; the worker ends", exc_info=error)
         self.ended.set()
+
+    def watch(self) -> None:
+        """The watching thread: have a dispatcher that waits for an answer for ever connect anew."""
+        while not self.ended.wait(WATCH_SECONDS):
+            self.dispatcher.cut_if_frozen(FROZEN_SECONDS)
 
     def join(self, seconds: float | None = None) -> bool:
         """Wait until the worker ended by itself; return whether it did within `seconds`."""
@@ -295,6 +301,14 @@ HAND_BACK_SECONDS = 5.0
 
 STILL_SECONDS = 30.0
 """How long the dispatcher may be busy with one turn before the worker counts as stuck."""
+
+
+WATCH_SECONDS = 5.0
+"""How often the dispatcher is looked at."""
+
+FROZEN_SECONDS = 65.0
+"""How long the dispatcher may wait for an answer: longer than the limit of its statements (store/link.py). A
+connection may be open at both ends and carry nothing; TCP can't tell when something in between answers."""
 
 
 def load_tasks() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -14,7 +15,9 @@ from psycopg import sql
 
 from example_project.database import from_url
 from tests.scenarios import marks
-from tests.scenarios.harness import CHECKOUT, Processes
+from tests.scenarios.facts import rows
+from tests.scenarios.harness import CHECKOUT, Process, Processes
+from tests.scenarios.proxy import Proxy
 from tests.scenarios.servers import OwnServer
 
 TABLES = "django_jobs_job, django_jobs_attempt, django_jobs_worker, django_jobs_queue, scenario_mark"
@@ -103,6 +106,38 @@ def runjobs(queue, database, tmp_path, request) -> Iterator[Processes]:
         yield starter
     finally:
         starter.close()
+
+
+@pytest.fixture
+def proxy(queue) -> Iterator[Proxy]:
+    """A network before the scenarios' server; `runjobs` goes through it with SCENARIO_PORT."""
+    proxy = Proxy(connections["default"].settings_dict)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def through_proxy(runjobs, proxy) -> Callable[..., Process]:
+    """Starts `runjobs` whose connections all go through the proxy."""
+
+    def start(*words: str, **options: Any) -> Process:
+        return runjobs(*words, variables={"SCENARIO_PORT": str(proxy.port)}, **options)
+
+    return start
+
+
+@pytest.fixture
+def database_default(database, queue) -> Iterator[Callable[[str, str], None]]:
+    """Sets what sessions of the scenarios' database begin with, as an administrator may have done."""
+    chosen: list[str] = []
+
+    def choose(name: str, value: str) -> None:
+        rows(f"ALTER DATABASE {database} SET {name} = '{value}'")
+        chosen.append(name)
+
+    yield choose
+    for name in chosen:
+        rows(f"ALTER DATABASE {database} RESET {name}")
 
 
 STARTER = pytest.StashKey[Processes]()

@@ -27,6 +27,10 @@ DATABASES = tests_settings.DATABASES
 if os.environ.get("SCENARIO_DATABASE"):
     DATABASES["default"]["NAME"] = os.environ["SCENARIO_DATABASE"]
 DATABASES["default"]["CONN_MAX_AGE"] = None
+if os.environ.get("SCENARIO_PORT"):  # a proxy or a pooler on this machine; the server itself is `direct`
+    DATABASES["direct"] = {**DATABASES["default"]}
+    DATABASES["default"] |= {"HOST": "127.0.0.1", "PORT": os.environ["SCENARIO_PORT"]}
+    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
 
 # Heartbeats every second, so that workers know of each other soon.
 DJANGO_JOBS = {"heartbeat_seconds": 1, **json.loads(os.environ.get("SCENARIO_JOBS", "{}"))}
