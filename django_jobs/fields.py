@@ -90,6 +90,10 @@ class JSONText(PlainField):
         """Read the column as text: psycopg would decode it with less care."""
         return f"{sql}::text", params
 
+    def get_lookup(self, lookup_name: str) -> Any:
+        """Offer `isnull` alone: PostgreSQL compares no `json`. `meta`, a `jsonb`, is there to be searched."""
+        return super().get_lookup(lookup_name) if lookup_name == "isnull" else None
+
     def get_prep_value(self, value: Any) -> str | None:
         return None if value is None else encode_value(value, place=self.name, max_bytes=LARGEST)
 

@@ -7,6 +7,7 @@ from io import StringIO
 
 import pytest
 from django.apps import apps
+from django.core.exceptions import FieldError
 from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
@@ -163,6 +164,13 @@ class TestJSONText:
             cursor.execute("UPDATE django_jobs_job SET return_value = 'null' WHERE id = %s", [job.pk])
         job.refresh_from_db()
         assert job.return_value is None
+
+    @pytest.mark.parametrize("lookup", ["args", "args__contains", "args__in", "kwargs__icontains"])
+    def test_is_no_column_to_search_in(self, db, lookup):
+        with pytest.raises(FieldError, match="Unsupported lookup"):
+            Job.objects.filter(**{lookup: [1]}).exists()
+
+        assert not Job.objects.filter(return_value__isnull=True).exists()
 
     def test_survives_dumpdata_and_loaddata(self, db, tmp_path):
         values = {"args": [1, "a", {"z": [1e22, -0.0]}], "kwargs": {"b": None, "a": "x"}}
