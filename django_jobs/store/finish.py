@@ -11,6 +11,7 @@ wins here, in the same statement: what the canceller was told stays true.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -101,9 +102,8 @@ END = """
           FROM job
          WHERE job.kind IS NOT NULL
             ON CONFLICT (job_id, number) DO NOTHING)   -- a stranger's row must not keep the job from ending
-    SELECT id, state FROM job
+    SELECT id, state, GREATEST(LEAST(run_after, '9999-12-30Z'), '0001-01-03Z') FROM job
 """
-
 
 # Claims of ours that nobody knows of: their answer was lost with a connection.
 RELEASE = """
@@ -138,7 +138,8 @@ STATEMENTS = frozenset({COMPLETE, COMPLETE_AND_DELETE, END})
 
 def finish(worker: int, ended: Iterable[Ended], *, keep_cancelled: timedelta | None) -> list[Statement]:
     """
-    Return the statements that write what `worker`'s runs came to; each returns the ids it wrote.
+    Return the statements that write what `worker`'s runs came to; each returns the ids it wrote, and the
+    state and due time of jobs whose state was decided there.
 
     `keep_cancelled` is how long a job stays that would have run again, but for a cancel request.
     """
@@ -162,6 +163,13 @@ def finish(worker: int, ended: Iterable[Ended], *, keep_cancelled: timedelta | N
         parameters = end_parameters(worker, others) | {"keep_cancelled": interval(keep_cancelled)}
         statements.append((END, parameters))
     return statements
+
+
+def as_stored(ended: Ended, row: Sequence[Any]) -> Ended:
+    """Return the end of a run as it was stored; `row` is what came back for it."""
+    if row[1:2] == ("CANCELLED",) and not isinstance(ended.outcome, Cancelled):
+        return replace(ended, outcome=Cancelled(reason="cancelled while it ran", keep=None))
+    return ended
 
 
 def finish_here(cursor: Cursor, worker: int, ended: Ended) -> bool:

@@ -61,9 +61,12 @@ ORPHANS = """
     SELECT dead.worker, (SELECT name FROM django_jobs_worker WHERE id = dead.worker),
            job.id, job.queue_name, job.task_path, '[' || job.args || ',' || job.kwargs || ']',
            job.attempt, job.uncounted, job.max_attempts,
-           job.priority, now(), now(),
+           job.priority,
+           GREATEST(LEAST(job.run_after, '9999-12-30Z'), '0001-01-03Z'),
+           GREATEST(LEAST(job.enqueued_at, '9999-12-30Z'), '0001-01-03Z'),
            GREATEST(LEAST(COALESCE(job.started_at, now()), '9999-12-30Z'), '0001-01-03Z'),
-           GREATEST(LEAST(COALESCE(job.last_attempted_at, now()), '9999-12-30Z'), '0001-01-03Z'), NULL, NULL
+           GREATEST(LEAST(COALESCE(job.last_attempted_at, now()), '9999-12-30Z'), '0001-01-03Z'),
+           NULLIF(job.meta, '{}')::text, NULL
       FROM dead
      CROSS JOIN LATERAL (
            SELECT * FROM django_jobs_job AS running
@@ -103,7 +106,12 @@ FAIL_UNKNOWN = """
           FROM job
             ON CONFLICT (job_id, number) DO NOTHING)
     SELECT job.id, job.queue_name, job.task_path, '[' || job.args || ',' || job.kwargs || ']',
-           job.attempt, job.uncounted, job.max_attempts, job.priority, now(), now(), now(), now(), NULL, NULL
+           job.attempt, job.uncounted, job.max_attempts, job.priority,
+           GREATEST(LEAST(job.run_after, '9999-12-30Z'), '0001-01-03Z'),
+           GREATEST(LEAST(job.enqueued_at, '9999-12-30Z'), '0001-01-03Z'),
+           GREATEST(LEAST(COALESCE(job.started_at, now()), '9999-12-30Z'), '0001-01-03Z'),
+           GREATEST(LEAST(COALESCE(job.last_attempted_at, now()), '9999-12-30Z'), '0001-01-03Z'),
+           NULLIF(job.meta, '{}')::text, NULL
       FROM job
 """
 

@@ -25,7 +25,7 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 from django_jobs import conf
-from django_jobs.core.records import Cancelled, ClaimedJob, Ended, Failed, Retried
+from django_jobs.core.records import ClaimedJob, Ended, Failed, Retried
 from django_jobs.discovery import discover
 from django_jobs.exceptions import Cancel, Retry, Snooze
 from django_jobs.store import claim, finish, moment, workers
@@ -278,8 +278,7 @@ class Session:
         rows: list[Sequence[object]] = [(ended.job.id,)] if ended.stored else self.finish(ended)
         if not rows:
             return ended  # the body deleted its own row, or changed its state: there is nothing to tell
-        if rows[0][1:] == ("CANCELLED",) and not isinstance(ended.outcome, Cancelled):
-            ended = replace(ended, outcome=Cancelled(reason="cancelled while it ran", keep=None))
+        ended = finish.as_stored(ended, rows[0])
         shelters = take_shelter()
         announce(ended, self.alias)
         leave(shelters)

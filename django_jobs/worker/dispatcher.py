@@ -28,7 +28,7 @@ from django_jobs.store.link import run_together
 from django_jobs.telemetry import fields, logger
 from django_jobs.worker import storing
 from django_jobs.worker.claiming import Claiming, Request
-from django_jobs.worker.duties import Duties, pass_on
+from django_jobs.worker.duties import Duties, pass_on, wake_of
 from django_jobs.worker.event_loop import AsyncSlots
 from django_jobs.worker.ledger import AHEAD_SECONDS, Ledger
 from django_jobs.worker.listener import Connected, Disconnected, Greeted, Heard, Woken
@@ -244,7 +244,8 @@ class Dispatcher:
                     end.job.counted_attempt,
                     extra=fields(end.job),
                 )
-        pass_on(self, [end.job for end in ended if isinstance(end.outcome, Released)])
+        back = [end.job for end in ended if isinstance(end.outcome, Released)]
+        pass_on(self, [wake_of(job, job.run_after) for job in back])
 
     def start(self, jobs: Sequence[ClaimedJob]) -> None:
         """Hand claimed jobs to their slots, or back when the worker was asked to stop in the meantime."""

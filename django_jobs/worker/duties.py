@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from django_jobs.conf import Settings
 from django_jobs.core.records import ClaimedJob, Ended, Failed, Trace, Wake
-from django_jobs.core.states import Kind
+from django_jobs.core.states import Kind, State
 from django_jobs.exceptions import UnknownTask
 from django_jobs.store import finish, prune, rescue, workers
 from django_jobs.store.link import run_together
@@ -149,15 +149,19 @@ def ask(dispatcher: Dispatcher, statement: Statement) -> Rows:
     return rows
 
 
-def pass_on(dispatcher: Dispatcher, jobs: Sequence[ClaimedJob]) -> None:
-    """Have jobs that were handed back be found: by others at once, and here once there is room."""
-    if not jobs:
+def pass_on(dispatcher: Dispatcher, wakes: Sequence[Wake]) -> None:
+    """Have jobs be found that are ready again: by others at once, and here once there is room."""
+    if not wakes:
         return
-    wakes = [Wake(job.queue_name, job.priority, job.run_after) for job in jobs]
     dispatcher.claiming.woken(wakes, monotonic(), silence=0)
     settings = dispatcher.duties.settings
     if settings.notify and dispatcher.connection is not None:
         ask(dispatcher, notification(settings.channel, wakes))
+
+
+def wake_of(job: ClaimedJob, run_after: datetime) -> Wake:
+    """Return what workers must know about a job that is ready again."""
+    return Wake(job.queue_name, job.priority, run_after)
 
 
 def heartbeat(duties: Duties, dispatcher: Dispatcher) -> None:
@@ -256,14 +260,13 @@ def adopt_orphans(duties: Duties, dispatcher: Dispatcher) -> float | None:
                 name = orphan.worker_name or "of which nothing is known"
                 why = f"Worker {worker} ({name}) died while it ran attempt {orphan.job.counted_attempt}."
                 ended.append(Ended(orphan.job, executor.lost(orphan.job, why)))
-        written: set[int] = set()
+        written: dict[int, Sequence[Any]] = {}
         for statement in finish.finish(worker, ended, keep_cancelled=dispatcher.keep_cancelled):
-            written |= {row[0] for row in ask(dispatcher, statement)}
-        for end in ended:
-            if end.job.id in written:
-                dispatcher.announce(end)
-        if written:
-            dispatcher.claiming.look_everywhere()
+            written |= {row[0]: row for row in ask(dispatcher, statement)}
+        mine = [(finish.as_stored(end, row), row) for end in ended if (row := written.get(end.job.id))]
+        pass_on(dispatcher, [wake_of(end.job, row[2]) for end, row in mine if row[1] == State.READY])
+        for end, _ in mine:
+            dispatcher.announce(end)
     return 0.0 if len(orphans) >= rescue.ORPHANS_LIMIT else None
 
 

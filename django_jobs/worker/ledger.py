@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -23,6 +22,7 @@ from django_jobs.core.records import (
     Retried,
     Snoozed,
 )
+from django_jobs.store.finish import as_stored
 
 AHEAD_SECONDS = 0.05
 """How much work may be claimed ahead of free slots: so little that nobody else would have begun it sooner."""
@@ -118,13 +118,8 @@ class Ledger:
         return ended
 
     def conclude(self, ended: Ended, row: Sequence[Any]) -> Ended:
-        """
-        Count an outcome that is stored, and return it as it was stored.
-
-        `row` is what came back: the job's id and, where that was decided in the database, its state.
-        """
-        if row[1:] == ("CANCELLED",) and not isinstance(ended.outcome, Cancelled):
-            ended = replace(ended, outcome=Cancelled(reason="cancelled while it ran", keep=None))
+        """Count an outcome that is stored, and return it as it was stored; `row` is what came back."""
+        ended = as_stored(ended, row)
         self.tally[name_of(ended.outcome)] += 1
         if isinstance(ended.outcome, Failed):
             self.dead.append(ended.job.id)

@@ -12,7 +12,7 @@ from django_jobs.core.records import Cancelled, Completed, Failed, Outcome, Rele
 from django_jobs.core.states import FINAL, Decision, Kind, State
 from django_jobs.models import Attempt, Job
 from django_jobs.store.cursor import run
-from django_jobs.store.finish import END, REASON_LENGTH, finish, finish_here, line, release
+from django_jobs.store.finish import END, REASON_LENGTH, as_stored, finish, finish_here, line, release
 from tests.rows import LONG_AGO, TRACE, WORKER, row, run_of
 
 DAY = timedelta(days=1)
@@ -169,13 +169,26 @@ class TestCancelRequests:
         job.refresh_from_db()
         assert job.state == (State.SUCCESSFUL if outcome is DONE else State.FAILED)
 
-    def test_the_state_that_was_decided_comes_back(self, cursor):
+    def test_the_state_and_due_time_that_were_decided_come_back(self, cursor):
         asked = row(State.RUNNING, cancel_requested_at=timezone.now())
         other = row(State.RUNNING)
         [statement] = finish(WORKER, [run_of(asked, RETRIED), run_of(other, RETRIED)], keep_cancelled=None)
 
         assert statement[0] == END
-        assert set(run(cursor, statement)) == {(asked.pk, "CANCELLED"), (other.pk, "READY")}
+        rows = run(cursor, statement)
+        asked.refresh_from_db()
+        other.refresh_from_db()
+        assert set(rows) == {(asked.pk, "CANCELLED", asked.run_after), (other.pk, "READY", other.run_after)}
+
+    def test_a_retry_is_taken_for_cancelled_where_that_is_what_was_stored(self):
+        retried = run_of(Job(pk=1, attempt=1), RETRIED)
+
+        assert isinstance(as_stored(retried, (1, "CANCELLED", LONG_AGO)).outcome, Cancelled)
+        assert as_stored(retried, (1, "READY", LONG_AGO)) == retried
+        done = run_of(Job(pk=1, attempt=1), DONE)
+        assert as_stored(done, (1,)) == done
+        own = run_of(Job(pk=1, attempt=1), CANCELLED)
+        assert as_stored(own, (1, "CANCELLED", LONG_AGO)) == own
 
 
 class TestGuard:

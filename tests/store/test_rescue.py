@@ -7,16 +7,19 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from django_jobs.core.records import Ended, Retried
+from django_jobs.core.records import ClaimedJob, Ended, Retried
 from django_jobs.core.states import Kind, State
 from django_jobs.models import Attempt, Job, Worker, WorkerState
 from django_jobs.store import rescue, workers
 from django_jobs.store.cursor import run
 from django_jobs.store.finish import finish
 from tests import jobs
-from tests.rows import TRACE, row, worker_row
+from tests.rows import LONG_AGO, TRACE, row, worker_row
 
 LOCK_CLASS = 77
+LOST = Retried(kind=Kind.LOST, trace=TRACE, after=timedelta(0))
+TIMES = ["run_after", "enqueued_at", "started_at", "last_attempted_at"]
+STRANGE_TIMES = ["-infinity", "4713-01-01 BC", "infinity", "294276-12-31"]
 MINUTE = timedelta(minutes=1)
 ME = 2**50
 
@@ -157,6 +160,27 @@ class TestOrphans:
 
         assert sorted(orphan.job.id for orphan in orphans(cursor)) == dead
 
+    def test_come_with_their_times_and_meta(self, cursor):
+        job = row(State.RUNNING, worker=999_999, enqueued_at=LONG_AGO, run_after=LONG_AGO, meta={"by": "ada"})
+        row(State.RUNNING, worker=999_999)
+
+        found, bare = sorted((orphan.job for orphan in orphans(cursor)), key=lambda found: found.id)
+
+        times = (found.run_after, found.enqueued_at, found.started_at, found.last_attempted_at)
+        assert times == (LONG_AGO, LONG_AGO, job.started_at, job.last_attempted_at)
+        assert (found.meta, bare.meta) == ('{"by": "ada"}', None)
+
+    @pytest.mark.parametrize("value", STRANGE_TIMES)
+    @pytest.mark.parametrize("name", TIMES)
+    def test_are_found_whatever_their_times(self, cursor, name, value):
+        job = row(State.RUNNING, worker=999_999)
+        cursor.execute(f"UPDATE django_jobs_job SET {name} = %s WHERE id = %s", [value, job.pk])
+
+        [orphan] = orphans(cursor)
+        [statement] = finish(orphan.worker, [Ended(orphan.job, LOST)], keep_cancelled=None)
+
+        assert [found[0] for found in run(cursor, statement)] == [job.pk]
+
     def test_have_one_heir(self, links):
         """Both rescuers saw them; the second one comes too late."""
         job = row(State.RUNNING, worker=999_999)
@@ -164,9 +188,7 @@ class TestOrphans:
         [mine], [yours] = orphans(one), orphans(other)
 
         def adopt(link, orphan):
-            lost = Retried(kind=Kind.LOST, trace=TRACE, after=timedelta(0))
-            ended = [Ended(orphan.job, lost)]
-            [statement] = finish(orphan.worker, ended, keep_cancelled=None)
+            [statement] = finish(orphan.worker, [Ended(orphan.job, LOST)], keep_cancelled=None)
             return [row[0] for row in run(link, statement)]
 
         assert (adopt(one, mine), adopt(other, yours)) == ([job.pk], [])
@@ -174,9 +196,12 @@ class TestOrphans:
 
 
 class TestUnknownTasks:
-    def fail(self, cursor, *, wait=timedelta(hours=1), queues=("default",)):
+    def rows(self, cursor, *, wait=timedelta(hours=1), queues=("default",)):
         statement = rescue.fail_unknown(queues, wait=wait, keep=MINUTE, reason="nobody knows it")
-        return [found[0] for found in run(cursor, statement)]
+        return run(cursor, statement)
+
+    def fail(self, cursor):
+        return [found[0] for found in self.rows(cursor)]
 
     def test_that_waited_too_long_fail(self, cursor):
         worker_row(tasks=["tests.jobs.give"])
@@ -189,6 +214,27 @@ class TestUnknownTasks:
         assert job.expires_at is not None
         [attempt] = job.history()
         assert (attempt.kind, attempt.number, attempt.decision) == (Kind.UNKNOWN_TASK, 2, "FAILED")
+
+    def test_come_back_with_their_times_and_meta(self, cursor):
+        due = timezone.now() - timedelta(hours=2)
+        row(run_after=due, enqueued_at=LONG_AGO, meta={"by": "ada"})
+        ran = {"started_at": LONG_AGO, "last_attempted_at": LONG_AGO, "attempt": 1}
+        row(run_after=due, enqueued_at=LONG_AGO, **ran)
+
+        new, old = sorted((ClaimedJob(*found) for found in self.rows(cursor)), key=lambda found: found.id)
+
+        assert (new.run_after, new.enqueued_at, new.meta) == (due, LONG_AGO, '{"by": "ada"}')
+        assert new.started_at == new.last_attempted_at > due  # it never ran: when it failed
+        assert (old.started_at, old.last_attempted_at, old.meta) == (LONG_AGO, LONG_AGO, None)
+
+    @pytest.mark.parametrize("value", STRANGE_TIMES)
+    @pytest.mark.parametrize("name", TIMES)
+    def test_fail_whatever_their_times(self, cursor, name, value):
+        job = row(run_after=timezone.now() - timedelta(hours=2), started_at=LONG_AGO)
+        cursor.execute(f"UPDATE django_jobs_job SET {name} = %s WHERE id = %s", [value, job.pk])
+
+        never_due = name == "run_after" and value in ("infinity", "294276-12-31")
+        assert self.fail(cursor) == ([] if never_due else [job.pk])
 
     def test_that_a_live_worker_knows_stay(self, cursor):
         worker_row(tasks=["tests.jobs.ok"])

@@ -7,6 +7,7 @@ import sys
 from threading import current_thread
 
 import pytest
+from django.utils import timezone
 
 from django_jobs import signals
 from django_jobs.backend import JobsBackend
@@ -16,7 +17,7 @@ from django_jobs.framework import TaskResultStatus, task_enqueued, task_finished
 from django_jobs.models import Job
 from tests import jobs
 from tests.eventually import eventually
-from tests.rows import row, worker_row
+from tests.rows import LONG_AGO, row, worker_row
 from tests.worker.workers import QUICK, Workers, job_of, told
 
 ALL = {
@@ -169,6 +170,29 @@ class TestSignals:
         _, result, *_ = heard.of("finished")
         assert result.status == TaskResultStatus.FAILED
         assert result.errors[0].exception_class_path == "django_jobs.exceptions.WorkerLost"
+
+    def test_of_a_dead_workers_job_that_someone_had_asked_to_cancel(self, workers, heard, caplog):
+        row(State.RUNNING, worker=999_999, max_attempts=5, cancel_requested_at=timezone.now())
+        workers.start()
+
+        _, outcome, state, _ = heard.of("cancelled")
+
+        assert (type(outcome), state) == (Cancelled, State.CANCELLED)
+        _, result, *_ = heard.of("finished")
+        assert result.status == TaskResultStatus.FAILED
+        assert heard.names == ["cancelled", "finished"]
+        assert "next attempt" not in caplog.text
+
+    def test_of_a_dead_workers_job_show_it_as_it_is(self, workers, heard):
+        hear, receiver = [], lambda job, **rest: hear.append(job)
+        signals.job_rescued.connect(receiver)
+        job = row(State.RUNNING, worker=999_999, run_after=LONG_AGO, enqueued_at=LONG_AGO, meta={"by": "ada"})
+        workers.start()
+
+        [told] = eventually(lambda: hear)
+
+        assert (told.run_after, told.enqueued_at, told.started_at) == (LONG_AGO, LONG_AGO, job.started_at)
+        assert (told.last_attempted_at, told.meta) == (job.last_attempted_at, '{"by": "ada"}')
 
 
 class TestReceivers:

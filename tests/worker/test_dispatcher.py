@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
+from datetime import timedelta
 
 import psycopg
 import pytest
 from django.db import OperationalError, connection
 
 from django_jobs import conf
+from django_jobs.core.backoff import Constant
 from django_jobs.core.records import Completed, Ended
 from django_jobs.core.states import Kind, State
 from django_jobs.models import Job, Queue, Worker, WorkerState
@@ -364,6 +366,23 @@ class TestRescue:
         job.refresh_from_db()
         assert (job.state, job.attempts.get().decision) == (State.FAILED, "FAILED")
         assert str(job.reason).startswith("WorkerLost: Worker 987654")
+
+    @pytest.mark.parametrize("attempt", [1, 2], ids=["at once", "after a delay"])
+    def test_a_job_that_the_rescuer_does_not_serve_need_not_wait_for_a_poll(self, workers, settings, attempt):
+        settings.DJANGO_JOBS |= {"rescue_seconds": 60.0, "dead_after_seconds": 600.0}
+        settings.DJANGO_JOBS |= {"backoff": Constant(timedelta(seconds=0.5), jitter=0)}
+        heir = workers.start(queues=("default",))
+        wheel = heir.dispatcher
+        [orphans] = (duty for duty in heir.duties.table if duty.name == "orphans")
+        eventually(lambda: wheel.greeted and orphans.due_at > time.monotonic() + 60)
+        eventually(lambda: wheel.claiming.seconds_left(time.monotonic(), wheel.ledger.free(()), {}) > 30)
+        job = row(State.RUNNING, worker=987_654, attempt=attempt)
+
+        workers.start(queues=("other",))
+
+        eventually(lambda: settled(pk=job.pk))
+        job.refresh_from_db()
+        assert (job.state, job.worker) == (State.SUCCESSFUL, heir.dispatcher.worker)
 
     def test_jobs_of_live_workers_are_left_alone(self, workers):
         first, second = workers.start(), workers.start()

@@ -8,7 +8,7 @@ from typing import Any
 from django_jobs.core.records import Cancelled, Completed, Ended, Failed, Released, Retried
 from django_jobs.core.states import Kind
 from django_jobs.worker.ledger import AHEAD_MOST, AHEAD_SECONDS, BATCH_CHARACTERS, Ledger
-from tests.rows import TRACE, claimed_job
+from tests.rows import LONG_AGO, TRACE, claimed_job
 
 DONE = Completed(return_value=None, keep=None)
 FAILED = Failed(kind=Kind.ERROR, trace=TRACE, keep=None)
@@ -143,8 +143,8 @@ def test_a_retry_that_was_cancelled_in_the_database_is_told_so():
     [job] = jobs(1)
     retried = Ended(job, Retried(kind=Kind.ERROR, trace=TRACE, after=timedelta(0)))
 
-    assert isinstance(of.conclude(retried, (1, "CANCELLED")).outcome, Cancelled)
-    assert of.conclude(retried, (1, "READY")).outcome == retried.outcome
+    assert isinstance(of.conclude(retried, (1, "CANCELLED", LONG_AGO)).outcome, Cancelled)
+    assert of.conclude(retried, (1, "READY", LONG_AGO)).outcome == retried.outcome
     assert of.tally == {"cancelled": 1, "retried": 1}
 
 
