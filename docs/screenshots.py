@@ -285,6 +285,8 @@ def fill() -> dict[str, str]:
         "jobs": f"{base}/job/",
         "jobs-failed": f"{base}/job/?state=failed&queue=webhooks",
         "job": f"{base}/job/{failed.pk}/change/",
+        "job-waiting": f"{base}/job/{Job.objects.filter(queue_name='reports').latest('pk').pk}/change/",
+        "job-edit": f"{base}/job/edit/{failed.pk + 17}/",
         "confirm-retry": f"{base}/job/retry/{failed.pk}/",
         "confirm-cancel": f"{base}/job/cancel/{failed.pk - 1}/",
         "confirm-retry-all": f"{base}/job/retry-failed/?queue=webhooks",

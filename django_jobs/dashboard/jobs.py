@@ -24,6 +24,7 @@ from django_jobs.dashboard.confirming import Crumb, confirm
 from django_jobs.dashboard.explaining import Explanation, explain
 from django_jobs.dashboard.filters import JOB_FILTERS, NAMES, PLAIN, described
 from django_jobs.dashboard.lists import CappedPaginator, JobChangeList, is_id, search
+from django_jobs.dashboard.pictures import picture
 from django_jobs.dashboard.story import Run, runs_of, timeline
 from django_jobs.models import Attempt, Job, Worker
 
@@ -248,6 +249,7 @@ class JobAdmin(ChangingPages, ReadOnlyPages):
             "runs": [self.shown_run(run, workers.get(run.worker)) for run in runs],
             "earlier_runs": earlier,
             "timeline": timeline(instance, runs),
+            "picture": picture(instance, runs),
             "explanation": self.explanation(instance),
             "arguments_hidden": not self.may(request, "view_arguments"),
         }
