@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from django_jobs.models import Attempt, Job, Worker
 
@@ -21,6 +21,13 @@ ACTIONS = ("retry", "cancel", "run", "delete")
 EVIL = """<script>alert("x")</script><img src=x onerror='alert(1)'>"""
 
 MakeJob = Callable[..., Job]
+
+
+@pytest.fixture(autouse=True)
+def in_english() -> Iterator[None]:
+    """Have no test speak the language of another one's visitor, which Django leaves in force."""
+    with translation.override("en"):
+        yield
 
 
 @pytest.fixture
