@@ -157,8 +157,10 @@ def check_backend(backend: JobsBackend) -> list[checks.CheckMessage]:
         )
         for problem in backend.queue_problems(f"{where}['QUEUES']")
     ]
+    if messages:
+        return messages
     alias = backend.options.get("database")
-    if alias is not None and not messages:
+    if alias is not None:
         if alias not in connections:
             messages.append(unknown_alias(f"{where}['OPTIONS']['database']", alias))
         else:

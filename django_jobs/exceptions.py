@@ -112,7 +112,7 @@ class UnloadableTasks(JobsError):
 
 def suggestion(name: str, known: Collection[str]) -> str:
     """Return ` Did you mean 'x'?`, or the list of what is known, ready to end an error message."""
-    close = get_close_matches(name, known, n=1)
+    close = get_close_matches(name, known, n=1) or get_close_matches(name.lower(), known, n=1)
     if close:
         return f" Did you mean {close[0]!r}?"
     if not known:

@@ -1,0 +1,1 @@
+"""An app that enqueues jobs."""
