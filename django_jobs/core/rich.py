@@ -18,7 +18,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from django_jobs.core.arguments import MAX_DEPTH
+from django_jobs.core.arguments import MAX_DEPTH, UndecodableText
 
 MARK = "$type"
 
@@ -80,7 +80,7 @@ def flatten(value: Any, room: int = MAX_DEPTH) -> Any:
 
 
 def restore(value: Any) -> Any:
-    """Return what was flattened to `value`. Raises ValueError for a mark that isn't ours."""
+    """Return what was flattened to `value`. Raises UndecodableText for what we didn't write."""
     if isinstance(value, list):
         return [restore(item) for item in value]
     if not isinstance(value, dict):
@@ -89,10 +89,13 @@ def restore(value: Any) -> Any:
         return {key: restore(item) for key, item in value.items()}
     reader = READERS.get(value[MARK]) if isinstance(value[MARK], str) else None
     if reader is None or set(value) != {MARK, "value"}:
-        raise ValueError(
+        raise UndecodableText(
             f"an object with {MARK!r} is no rich value: it must be one of {', '.join(sorted(READERS))}."
         )
     try:
         return reader(value["value"])
-    except (TypeError, ArithmeticError, IndexError, KeyError) as error:
-        raise ValueError(f"a value can't be read as {value[MARK]} ({type(error).__name__})") from None
+    except UndecodableText:  # a value in this one, which it names
+        raise
+    except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
+        # Without the error's own words, which quote the value: it would end up in logs.
+        raise UndecodableText(f"a value can't be read as {value[MARK]} ({type(error).__name__})") from None

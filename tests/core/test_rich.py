@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_jobs.core.arguments import UnstorableValue, encode_call
+from django_jobs.core.arguments import UndecodableText, UnstorableValue, encode_call
 from django_jobs.core.rich import flatten, restore
 
 LEAVES = (
@@ -129,9 +129,28 @@ class TestRefusals:
             {"$type": "decimal", "value": "one"},
             {"$type": "set", "value": [[1]]},
             {"$type": "uuid", "value": "7"},
+            {"$type": "uuid", "value": 7},
             {"$type": "bytes", "value": "&"},
+            {"$type": "bytes", "value": "ä"},
+            {"$type": "bytes", "value": 7},
+            {"$type": "float", "value": "much"},
+            {"$type": "float", "value": None},
+            {"$type": "tuple", "value": 7},
+            {"$type": "dict", "value": [[1]]},
+            {"$type": "dict", "value": [[[], 1]]},
+            {"$type": "decimal", "value": {}},
+            {"$type": "timedelta", "value": [10**20, 0, 0]},
+            {"$type": "time", "value": None},
+            {"$type": "tuple", "value": [{"$type": "date", "value": "yesterday"}]},
         ],
+        ids=str,
     )
     def test_a_mark_that_was_not_written_by_us_is_a_clear_error(self, text):
-        with pytest.raises(ValueError):  # noqa: PT011  (its words differ with the type that refuses)
+        with pytest.raises(UndecodableText, match=r"^(an object with|a value can't be read)") as raised:
             restore(text)
+
+        assert "yesterday" not in str(raised.value)
+
+    def test_the_innermost_value_that_is_none_is_named(self):
+        with pytest.raises(UndecodableText, match="read as date"):
+            restore({"$type": "tuple", "value": [{"$type": "date", "value": "yesterday"}]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -218,7 +219,7 @@ class TestUnknownTasks:
     def test_come_back_with_their_times_and_meta(self, cursor):
         due = timezone.now() - timedelta(hours=2)
         row(run_after=due, enqueued_at=LONG_AGO, meta={"by": "ada"})
-        ran = {"started_at": LONG_AGO, "last_attempted_at": LONG_AGO, "attempt": 1}
+        ran: dict[str, Any] = {"started_at": LONG_AGO, "last_attempted_at": LONG_AGO, "attempt": 1}
         row(run_after=due, enqueued_at=LONG_AGO, **ran)
 
         new, old = sorted((ClaimedJob(*found) for found in self.rows(cursor)), key=lambda found: found.id)

@@ -13,7 +13,7 @@ from django_jobs.core.records import Cancelled, Completed, Failed, Retried, Snoo
 from django_jobs.core.states import Kind
 from django_jobs.framework import TaskResultStatus, task_started
 from django_jobs.results import LEFT_OUT
-from tests import jobs
+from tests import jobs, rich_tasks
 from tests.rows import LONG_AGO, WORKER, claimed_job
 from tests.worker.conftest import RULES, executor_with
 
@@ -328,6 +328,17 @@ class TestStrangeJobs:
     )
     def test_a_call_that_nobody_enqueued_fails_for_good(self, call):
         outcome = executor_with().run(claimed_job(call=call)).outcome
+
+        assert isinstance(outcome, Failed)
+        assert outcome.trace.exception_class.endswith("UndecodableText")
+
+    @pytest.mark.parametrize("value", ['{"$type":"date","value":"yesterday"}', '{"$type":"os.system"}'])
+    @pytest.mark.parametrize("task", rich_tasks.ECHOES, ids=lambda task: task.name)
+    def test_so_does_one_with_a_rich_value_that_nobody_wrote(self, task, value):
+        of = executor_with()
+        job = claimed_job(task_path=task.module_path, call=f'[[{value}],{{"key":1}}]')
+
+        outcome = (asyncio.run(of.run_async(job)) if task.is_async else of.run(job)).outcome
 
         assert isinstance(outcome, Failed)
         assert outcome.trace.exception_class.endswith("UndecodableText")
