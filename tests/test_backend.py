@@ -47,7 +47,7 @@ class TestConfigured:
         assert Job.objects.get().max_attempts == 2
 
     @pytest.mark.parametrize(
-        ("options", "told"), [({"max_atempts": 2}, "max_attempts"), ({"max_attempts": 0}, "above 0")]
+        ("options", "told"), [({"max_atempts": 2}, "max_attempts"), ({"max_attempts": 0}, "from 1 to")]
     )
     def test_wrong_options_are_refused_before_any_sql(
         self, db, settings, django_assert_num_queries, options, told
