@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import psycopg
+
 from benchmarks import figures
 from benchmarks.figures import Figures, Found
 from benchmarks.ground import (
@@ -102,20 +104,36 @@ GROUPS = {
 }
 
 
-def measure(names: Sequence[str], sizes: Sizes, told: Callable[[str], None]) -> Figures:
-    """Return every figure of every repetition; those of different groups take turns."""
+def measure(
+    names: Sequence[str],
+    sizes: Sizes,
+    told: Callable[[str], None],
+    kept: Callable[[Figures], None] = lambda figures: None,
+) -> Figures:
+    """
+    Return every figure of every repetition; those of different groups take turns.
+
+    A group that can't be measured is left out with the reason. `kept` is called after each group.
+    """
     found = Figures()
     with benchmark_ground() as ground:
         found.machine = figures.machine(ground.connection, sizes.as_options())
         for number in range(1, sizes.runs + 1):
             for name in names:
                 group = GROUPS[name]
-                if group.repeats and number > 1:
+                if name in found.skipped or (group.repeats and number > 1):
                     continue
+                which = "all repetitions" if group.repeats else f"repetition {number} of {sizes.runs}"
                 began = time.monotonic()
-                for figure in group.load()(ground, sizes):
-                    found.add(name, figure)
-                told(f"{name}, repetition {number} of {sizes.runs}: {time.monotonic() - began:.0f} s")
+                try:
+                    for figure in group.load()(ground, sizes):
+                        found.add(name, figure)
+                except (TimeoutError, RuntimeError, psycopg.Error, OSError) as error:
+                    found.skipped[name] = f"{type(error).__name__}: {error}"
+                    told(f"{name}, {which}: {found.skipped[name]}")
+                    continue
+                told(f"{name}, {which}: {time.monotonic() - began:.0f} s")
+                kept(found)
         ground.empty()
     return found
 
@@ -173,10 +191,20 @@ def main(arguments: list[str]) -> None:
     if unknown := [name for name in options.groups if name not in GROUPS]:
         made.error(f"there is no group {unknown[0]!r}; the groups are: {', '.join(GROUPS)}")
     names = options.groups or [name for name, group in GROUPS.items() if options.all or not group.big]
+
+    def keep(found: Figures) -> None:
+        if options.json:
+            options.json.write_text(found.as_json())
+
     try:
-        found = measure(names, chosen_sizes(options), lambda line: print(line, file=sys.stderr, flush=True))
+        found = measure(names, chosen_sizes(options), tell, keep)
     except Busy as error:
         sys.exit(str(error))
     print(found.as_markdown() if options.markdown else found.as_text())
-    if options.json:
-        options.json.write_text(found.as_json())
+    keep(found)
+    if found.skipped:
+        sys.exit(1)
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
