@@ -39,12 +39,6 @@ SIGN_OFF = """
  RETURNING id
 """
 
-MARK_LOCK = """
-    UPDATE django_jobs_worker SET holds_lock = %(holds_lock)s
-     WHERE id = %(worker)s AND state IN ('RUNNING', 'STOPPING')
- RETURNING id
-"""
-
 # The second key is the worker's id, folded into PostgreSQL's integer.
 LOCK = "SELECT pg_try_advisory_lock(%(lock_class)s, (%(worker)s::bigint & 2147483647)::int)"
 
@@ -105,11 +99,6 @@ def heartbeat(worker: int, *, stopping: bool, holds_lock: bool) -> Statement:
 def sign_off(worker: int, ending: str) -> Statement:
     """Return the statement that says that a worker ended, and how."""
     return SIGN_OFF, {"worker": worker, "ending": ending}
-
-
-def mark_lock(worker: int, *, holds_lock: bool) -> Statement:
-    """Return the statement that says whether the lock may be taken as a sign of life."""
-    return MARK_LOCK, {"worker": worker, "holds_lock": holds_lock}
 
 
 def lock(worker: int, lock_class: int) -> Statement:

@@ -7,8 +7,8 @@ the database, so they run neither in the dispatcher, which must go on claiming, 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
-from datetime import datetime
 from queue import SimpleQueue
 from threading import Thread
 
@@ -38,7 +38,7 @@ class Announcer:
     def tell(self, ended: Ended) -> None:
         """Have `ended` announced, if anyone would notice. Called once it is stored."""
         if isinstance(ended.outcome, Completed) and not (
-            logger.isEnabledFor(10) or is_heard(task_finished, DONE_LEVEL)
+            logger.isEnabledFor(logging.DEBUG) or is_heard(task_finished, DONE_LEVEL)
         ):
             return
         if self.thread is None:
@@ -117,8 +117,9 @@ def finished(ended: Ended, status: TaskResultStatus, database: str) -> None:
     if ended.result is None:  # the run was another worker's, so all that is known of it is in the tables
         result = backend.get_result(str(ended.job.id))
     else:
+        # The moment at which receivers are told; the row has the database's own.
         told = [*ended.result.errors, *errors(ended)]
-        result = replace(ended.result, status=status, finished_at=now(), errors=told)
+        result = replace(ended.result, status=status, finished_at=timezone.now(), errors=told)
         if isinstance(ended.outcome, Completed) and ended.outcome.return_value is not None:
             value = returned(task, decode(ended.outcome.return_value))
             object.__setattr__(result, "_return_value", value)
@@ -131,8 +132,3 @@ def errors(ended: Ended) -> list[TaskError]:
         return []
     trace = ended.outcome.trace
     return [TaskError(exception_class_path=trace.exception_class, traceback=trace.traceback)]
-
-
-def now() -> datetime:
-    """Return the time at which the receivers are told; the row has the database's own."""
-    return timezone.now()

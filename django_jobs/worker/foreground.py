@@ -142,11 +142,7 @@ def finish_worker(worker: Worker, stop: StopSignals, shutdown_seconds: float) ->
         logger.info("the worker stops; %d jobs are still running", len(worker.dispatcher.ledger.in_flight))
     while not worker.ended.is_set() and monotonic() < deadline and stop.count <= asked:
         stop.wait(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
-    home = worker.ended.is_set()
-    if not home:
-        worker.hand_back()
-    worker.close()
-    return home
+    return worker.finish()
 
 
 def leave(status: int) -> None:

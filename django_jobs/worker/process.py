@@ -163,7 +163,14 @@ class Worker:
         """
         seconds = grace.total_seconds() if isinstance(grace, timedelta) else grace
         self.dispatcher.stop()
-        home = self.ended.wait(seconds)
+        if self.thread.ident is None:  # it never began
+            self.ended.set()
+        self.ended.wait(seconds)
+        return self.finish()
+
+    def finish(self) -> bool:
+        """End a worker that was told to stop: hand back what still runs. Returns whether nothing did."""
+        home = self.ended.is_set()
         if not home:
             self.hand_back()
         self.close()

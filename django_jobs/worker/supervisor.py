@@ -104,13 +104,23 @@ class Supervisor:
         self.early_deaths = 0
         self.handed_back = False
         """Whether some child ended with jobs that it had to hand back."""
-        self.wakeup, self.waker = os.pipe()
+        self.wakeup = self.waker = -1
         self.stop = stop
         """How a stop is asked for. No thread may run here: a fork would copy whatever lock it holds."""
 
     def run(self) -> int:
         """Supervise until asked to stop; return the exit status."""
+        self.wakeup, self.waker = os.pipe()
         self.stop.poke = self.poke
+        try:
+            return self.supervise()
+        finally:
+            self.stop.poke = lambda: None  # first, since a signal may come in between
+            os.close(self.wakeup)
+            os.close(self.waker)
+
+    def supervise(self) -> int:
+        """Start all children, and replace those that end; return the exit status."""
         if self.start_method != "fork":
             resource_tracker.ensure_running()  # now: its start lets the signals through that `start` holds
         for number in range(1, self.processes + 1):

@@ -56,8 +56,16 @@ class TestSigterm:
         assert nothing_runs()
 
     @PLACES
-    def test_after_the_grace_jobs_are_handed_back_and_the_status_is_3_49(self, runjobs, place):
-        worker = runjobs("--shutdown-timeout", "0.5", *place).is_ready(workers_of(place))
+    @pytest.mark.parametrize(
+        ("words", "seconds"),
+        [(("--shutdown-timeout", "0.5"), 60), ((), 0.5)],
+        ids=["by the option", "by the setting"],
+    )
+    def test_after_the_grace_jobs_are_handed_back_and_the_status_is_3_49(
+        self, runjobs, place, words, seconds
+    ):
+        worker = runjobs(*words, *place, settings={"shutdown_seconds": seconds})
+        worker.is_ready(workers_of(place))
         results = [tasks.held.enqueue("long"), tasks.held_async.enqueue("long")]
         begun("long", 2)
 

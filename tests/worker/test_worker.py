@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,8 @@ from django.utils import timezone
 from django_jobs.core.states import Decision, Kind, State
 from django_jobs.framework import TaskResultStatus
 from django_jobs.models import Job, Queue, Worker, WorkerState
+from django_jobs.worker.options import WorkerOptions
+from django_jobs.worker.process import Worker as ServingWorker
 from tests import jobs
 from tests.eventually import eventually
 from tests.rows import row
@@ -379,6 +382,27 @@ class TestEnds:
         result = jobs.ok.enqueue()
 
         assert Job.objects.get(pk=result.id).state == State.READY
+
+    def test_a_stop_before_the_start_has_nothing_to_wait_for(self, transactional_db, caplog):
+        worker = ServingWorker(WorkerOptions())
+        began = time.monotonic()
+
+        assert worker.stop(60)
+
+        assert time.monotonic() - began < 30
+        assert not caplog.records
+
+    def test_after_a_stop_a_start_does_nothing(self, transactional_db):
+        result = jobs.ok.enqueue()
+        worker = ServingWorker(WorkerOptions())
+        worker.stop(60)
+
+        worker.start()
+
+        assert worker.join(10)
+        assert worker.stop(60)
+        assert Job.objects.get(pk=result.id).state == State.READY
+        assert not Worker.objects.exists()
 
     def test_a_drain_ends_when_nothing_is_left(self, workers):
         done, failed = jobs.ok.enqueue(), jobs.fail.enqueue()
