@@ -1,12 +1,18 @@
-"""`python -m benchmarks run`: the figures of docs/performance.md."""
+"""`python -m benchmarks run` and `python -m benchmarks peers`: the figures of docs/performance.md."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import run
-
 if __name__ == "__main__":
-    if sys.argv[1:2] != ["run"]:
-        sys.exit("usage: python -m benchmarks run [--help]")
-    run.main(sys.argv[2:])
+    match sys.argv[1:2]:
+        case ["run"]:
+            from benchmarks import run
+
+            run.main(sys.argv[2:])
+        case ["peers"]:
+            from benchmarks.peers import runner
+
+            runner.main(sys.argv[2:])
+        case _:
+            sys.exit("usage: python -m benchmarks {run,peers} [--help]")
