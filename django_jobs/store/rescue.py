@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django_jobs.core.records import ClaimedJob
 from django_jobs.store.cursor import Rows, Statement
 from django_jobs.store.finish import interval
 
 LOOK = """
-    SELECT worker.id, worker.name, worker.holds_lock AND NOT lock.found, worker.holds_lock AND lock.found,
+    SELECT worker.id, worker.name, worker.holds_lock AND NOT lock.found, lock.found,
            worker.heartbeat_at < clock_timestamp() - %(dead_after)s::interval
       FROM django_jobs_worker AS worker
      CROSS JOIN LATERAL (
@@ -58,7 +58,7 @@ ORPHANS = """
          WHERE holder.worker IS NOT NULL
            AND NOT EXISTS (SELECT FROM django_jobs_worker AS live
                             WHERE live.id = holder.worker AND live.state IN ('RUNNING', 'STOPPING')))
-    SELECT dead.worker, (SELECT name FROM django_jobs_worker WHERE id = dead.worker),
+    SELECT dead.worker, past.name, past.started_at,
            job.id, job.queue_name, job.task_path, '[' || job.args || ',' || job.kwargs || ']',
            job.attempt, job.uncounted, job.max_attempts,
            job.priority,
@@ -68,6 +68,7 @@ ORPHANS = """
            GREATEST(LEAST(COALESCE(job.last_attempted_at, now()), '9999-12-30Z'), '0001-01-03Z'),
            NULLIF(job.meta, '{}')::text, NULL
       FROM dead
+      LEFT JOIN django_jobs_worker AS past ON past.id = dead.worker
      CROSS JOIN LATERAL (
            SELECT * FROM django_jobs_job AS running
             WHERE running.state = 'RUNNING' AND running.worker = dead.worker
@@ -142,6 +143,8 @@ class Orphan:
 
     worker: int
     worker_name: str | None
+    worker_started_at: datetime | None
+    """`None`, as its name, when nothing is known of the worker."""
     job: ClaimedJob
 
 
@@ -177,7 +180,7 @@ def orphans() -> Statement:
 
 def found(rows: Rows) -> list[Orphan]:
     """Return the orphans that a look found."""
-    return [Orphan(row[0], row[1], ClaimedJob(*row[2:])) for row in rows]
+    return [Orphan(row[0], row[1], row[2], ClaimedJob(*row[3:])) for row in rows]
 
 
 def fail_unknown(queues: Sequence[str], *, wait: timedelta, keep: timedelta | None, reason: str) -> Statement:

@@ -21,7 +21,7 @@ REGISTER = """
     VALUES (%(name)s, %(host)s, %(pid)s, %(queues)s::jsonb, %(excluded_queues)s::jsonb, %(tasks)s::jsonb,
             %(threads)s, %(async_slots)s, %(versions)s::jsonb, 'RUNNING', false,
             clock_timestamp(), clock_timestamp(), '')
- RETURNING id, clock_timestamp()
+ RETURNING id, started_at
 """
 
 HEARTBEAT = """

@@ -27,6 +27,7 @@ from django_jobs.store.cursor import Statement
 from django_jobs.store.link import run_together
 from django_jobs.telemetry import fields, logger
 from django_jobs.worker import storing
+from django_jobs.worker.board import Board, path_of
 from django_jobs.worker.claiming import Claiming, Request
 from django_jobs.worker.duties import Duties, pass_on, wake_of
 from django_jobs.worker.event_loop import AsyncSlots
@@ -65,6 +66,7 @@ class Dispatcher:
         claiming: Claiming,
         threads: ThreadSlots,
         loop_slots: AsyncSlots,
+        board: Board,
         tasks: Mapping[str, Sequence[str]],
         duties: Duties,
         announce: Callable[[Ended], None],
@@ -78,6 +80,7 @@ class Dispatcher:
         self.claiming = claiming
         self.threads = threads
         self.loop_slots = loop_slots
+        self.board = board
         self.slots: dict[str, ThreadSlots | AsyncSlots] = {SYNC: threads, ASYNC: loop_slots}
         self.tasks = tasks
         """Dotted paths of the tasks that are claimed, by kind of slot."""
@@ -227,6 +230,7 @@ class Dispatcher:
         """
         for job_id in [end.job.id for end in ended]:
             end = self.ledger.leave(job_id)
+            self.board.forget(job_id)
             now = monotonic()
             self.moved_at[self.kind_of(end.job)] = now
             self.claiming.freed(end.job.queue_name)
@@ -336,6 +340,7 @@ class Dispatcher:
         """Enter this worker in the database, under a new id."""
         [(self.worker, now)] = connection.execute(*self.register()).fetchall()
         self.claiming.set_clock(now, monotonic())
+        self.board.publish(path_of(connection.info.dbname, self.worker, now))
         self.duties.on_new_identity()
 
     def sign_on_again(self) -> None:

@@ -8,22 +8,25 @@ must happen once in the cluster is guarded by its statement, not by believing to
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from django_jobs.conf import Settings
-from django_jobs.core.records import ClaimedJob, Ended, Failed, Trace, Wake
+from django_jobs.core.records import ClaimedJob, Ended, Failed, Outcome, Released, Trace, Wake
 from django_jobs.core.states import Kind, State
 from django_jobs.exceptions import UnknownTask
 from django_jobs.store import finish, prune, rescue, workers
 from django_jobs.store.link import run_together
 from django_jobs.store.notify import hello, notification
 from django_jobs.telemetry import logger
+from django_jobs.worker import board
 from django_jobs.worker.counting import Counting
 from django_jobs.worker.loop import one_line
 
@@ -252,14 +255,13 @@ def bury(
 def adopt_orphans(duties: Duties, dispatcher: Dispatcher) -> float | None:
     """Write the end of dead workers' runs, and have them announced; at once again when there are more."""
     orphans = rescue.found(ask(dispatcher, rescue.orphans()))
-    executor = dispatcher.threads.executor
-    for worker in sorted({orphan.worker for orphan in orphans}):
-        ended = []
-        for orphan in orphans:
-            if orphan.worker == worker:
-                name = orphan.worker_name or "of which nothing is known"
-                why = f"Worker {worker} ({name}) died while it ran attempt {orphan.job.counted_attempt}."
-                ended.append(Ended(orphan.job, executor.lost(orphan.job, why)))
+    for worker, group in groupby(sorted(orphans, key=attrgetter("worker")), attrgetter("worker")):
+        jobs = list(group)
+        begun = jobs_begun(dispatcher, jobs[0])
+        ended = [
+            Ended(orphan.job, end_of(dispatcher, orphan, has_begun=begun is None or orphan.job.id in begun))
+            for orphan in jobs
+        ]
         written: dict[int, Sequence[Any]] = {}
         for statement in finish.finish(worker, ended, keep_cancelled=dispatcher.keep_cancelled):
             written |= {row[0]: row for row in ask(dispatcher, statement)}
@@ -268,6 +270,24 @@ def adopt_orphans(duties: Duties, dispatcher: Dispatcher) -> float | None:
         for end, _ in mine:
             dispatcher.announce(end)
     return 0.0 if len(orphans) >= rescue.ORPHANS_LIMIT else None
+
+
+def jobs_begun(dispatcher: Dispatcher, orphan: rescue.Orphan) -> Collection[int] | None:
+    """Return the jobs that had begun in an orphan's dead process; `None` when that can't be known here."""
+    assert dispatcher.connection is not None
+    if orphan.worker_started_at is None:
+        return None
+    database = dispatcher.connection.info.dbname
+    return board.begun(board.path_of(database, orphan.worker, orphan.worker_started_at))
+
+
+def end_of(dispatcher: Dispatcher, orphan: rescue.Orphan, *, has_begun: bool) -> Outcome:
+    """Return what becomes of an orphan: it is lost with its worker, or back in its queue as if never claimed."""
+    name = f"worker {orphan.worker} ({orphan.worker_name or 'of which nothing is known'})"
+    if not has_begun:
+        return Released(started=False, reason=f"{name} died before it began")
+    why = f"W{name[1:]} died while it ran attempt {orphan.job.counted_attempt}."
+    return dispatcher.threads.executor.lost(orphan.job, why)
 
 
 def pass_on_cancel_requests(duties: Duties, dispatcher: Dispatcher) -> None:

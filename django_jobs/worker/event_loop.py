@@ -16,6 +16,7 @@ from typing import Any
 
 from django_jobs.core.records import Cancelled, ClaimedJob, Ended, Outcome, Released
 from django_jobs.telemetry import logger
+from django_jobs.worker.board import Board
 from django_jobs.worker.connections import check_bridged_connections, leave_bridged_connections_idle
 from django_jobs.worker.executor import Executor
 from django_jobs.worker.slots import STUCK_SECONDS, Run
@@ -31,11 +32,13 @@ class AsyncSlots:
         self,
         count: int,
         *,
+        board: Board,
         executor: Executor,
         deliver: Callable[[Ended], None],
         timeout_of: Callable[[ClaimedJob], float | None],
     ) -> None:
         self.count = count
+        self.board = board
         self.executor = executor
         self.deliver = deliver
         self.timeout_of = timeout_of
@@ -98,6 +101,7 @@ class AsyncSlots:
                 self.deliver(Ended(job, self.cancelled("cancelled before it began")))
                 continue
             limit = self.timeout_of(job)
+            self.board.begin(job.id)
             run = Run(job, monotonic(), None if limit is None else monotonic() + limit)
             task = self.loop.create_task(self.run_one(run))
             self.tasks[job.id] = (task, run)

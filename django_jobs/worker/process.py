@@ -35,6 +35,7 @@ from django_jobs.store.cursor import Statement
 from django_jobs.tasks import registry
 from django_jobs.telemetry import logger
 from django_jobs.worker.announcer import Announcer
+from django_jobs.worker.board import Board
 from django_jobs.worker.claiming import Claiming, Served
 from django_jobs.worker.dispatcher import ASYNC, SYNC, Dispatcher
 from django_jobs.worker.drain import is_drained
@@ -79,15 +80,18 @@ class Worker:
             is_cancelled=lambda job_id: job_id in self.dispatcher.ledger.cancel_asked,
             settle=self.settle,
         )
+        self.board = Board()
         self.announcer = Announcer(self.alias)
         self.threads = ThreadSlots(
             settings.threads if chosen.threads is None else chosen.threads,
+            board=self.board,
             executor=self.executor,
             deliver=self.deliver,
             timeout_of=self.timeout_of,
         )
         self.loop_slots = AsyncSlots(
             settings.async_slots if chosen.async_slots is None else chosen.async_slots,
+            board=self.board,
             executor=self.executor,
             deliver=self.deliver,
             timeout_of=self.timeout_of,
@@ -109,6 +113,7 @@ class Worker:
             ),
             threads=self.threads,
             loop_slots=self.loop_slots,
+            board=self.board,
             tasks=tasks,
             duties=self.duties,
             announce=self.announce,
@@ -204,6 +209,7 @@ class Worker:
             with suppress(psycopg.Error):  # closing tells of it
                 write_figures(self.duties, self.dispatcher)
         self.dispatcher.close(self.ending)
+        self.board.close()
 
     @property
     def is_healthy(self) -> bool:

@@ -17,6 +17,7 @@ from time import monotonic
 from django_jobs.core.records import ClaimedJob, Ended
 from django_jobs.exceptions import JobTimeout
 from django_jobs.telemetry import logger
+from django_jobs.worker.board import Board
 from django_jobs.worker.connections import check_connections, leave_idle, tidy_connections
 from django_jobs.worker.executor import Executor
 
@@ -67,6 +68,7 @@ class Slot:
         """Run one job and hand on what it came to, unless its slot was given up meanwhile."""
         executor = self.slots.executor
         ended: Ended | None = None
+        self.slots.board.begin(job.id)
         run = Run(job, monotonic(), self.slots.deadline_of(job))
         try:
             self.run = run
@@ -117,11 +119,13 @@ class ThreadSlots:
         self,
         count: int,
         *,
+        board: Board,
         executor: Executor,
         deliver: Callable[[Ended], None],
         timeout_of: Callable[[ClaimedJob], float | None],
     ) -> None:
         self.count = count
+        self.board = board
         self.executor = executor
         self.deliver = deliver
         self.timeout_of = timeout_of

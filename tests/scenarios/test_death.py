@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 
-from django_jobs.models import Attempt, StateChoices, Worker, WorkerState, clock
+from django_jobs.models import Attempt, Job, StateChoices, Worker, WorkerState, clock
 from tests.eventually import eventually
 from tests.scenarios import tasks
 from tests.scenarios.facts import begun, is_done, is_in, job_of, kinds, nothing_runs
@@ -153,6 +154,58 @@ class TestDeadlyJob:
             is_in(result, StateChoices.FAILED)
         assert worker.status is None
         is_done(tasks.quick.enqueue())
+
+
+class TestClaimedAhead:
+    """Short jobs are claimed before a thread is free for them."""
+
+    def die_with_jobs_in_hand(self):
+        tasks.nothing.enqueue_many([()] * 300)  # from now on the worker knows that jobs are short
+        eventually(lambda: not Job.objects.exclude(state=StateChoices.SUCCESSFUL).exists())
+        with transaction.atomic():
+            deadly = tasks.deadly.using(max_attempts=1).enqueue("kill")
+            waiting = [tasks.nothing.enqueue() for _ in range(5)]
+        return deadly, waiting
+
+    def had_not_begun(self, deadly, waiting):
+        is_in(deadly, StateChoices.FAILED)
+        assert kinds(deadly) == ["LOST"]
+        for result in waiting:
+            job = job_of(result)
+            assert (job.attempt - job.uncounted, kinds(result)) == (1, [])
+        return {job_of(result).uncounted for result in waiting} == {1}
+
+    def test_those_of_a_dead_child_that_had_not_begun_keep_their_only_attempt(self, runjobs):
+        worker = runjobs("--processes", "2", "--threads", "1").is_ready(2)
+        deadly, waiting = self.die_with_jobs_in_hand()
+
+        is_done(*waiting)
+
+        self.had_not_begun(deadly, waiting)
+        worker.is_ready(2)
+
+    @pytest.mark.slow
+    def test_those_of_a_dead_worker_do_when_the_next_one_is_on_its_machine(self, runjobs):
+        worker = runjobs("--threads", "1").is_ready()
+        deadly, waiting = self.die_with_jobs_in_hand()
+        worker.ends(20)
+
+        runjobs()
+
+        is_done(*waiting)
+        assert self.had_not_begun(deadly, waiting)
+
+    @pytest.mark.slow
+    def test_on_another_machine_they_count_as_begun(self, runjobs, tmp_path):
+        worker = runjobs("--threads", "1").is_ready()
+        _, waiting = self.die_with_jobs_in_hand()
+        worker.ends(20)
+
+        runjobs(variables={"TMPDIR": str(tmp_path)})
+
+        for result in waiting:
+            is_in(result, StateChoices.FAILED)
+        assert kinds(waiting[0]) == ["LOST"]
 
 
 @pytest.mark.slow

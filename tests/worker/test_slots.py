@@ -12,6 +12,7 @@ import pytest
 from django_jobs.core.records import Cancelled, Completed, Ended, Failed, Released
 from django_jobs.core.states import Kind
 from django_jobs.worker import event_loop, slots
+from django_jobs.worker.board import Board
 from django_jobs.worker.event_loop import AsyncSlots
 from django_jobs.worker.slots import ThreadSlots
 from tests import jobs
@@ -33,8 +34,13 @@ class Pool:
     def __init__(self, make, **choices):
         self.events: SimpleQueue[Ended] = SimpleQueue()
         self.executor = executor_with()
+        self.board = Board()
         self.slots = make(
-            executor=self.executor, deliver=self.events.put, timeout_of=self.timeout_of, **choices
+            board=self.board,
+            executor=self.executor,
+            deliver=self.events.put,
+            timeout_of=self.timeout_of,
+            **choices,
         )
         self.slots.start()
 
@@ -153,6 +159,7 @@ class TestThreads:
         waiting = [threads.submit(jobs.ok) for _ in range(3)]
 
         assert threads.slots.take_back() == waiting
+        assert len(threads.board.places) == 2
         assert threads.slots.take_back() == []
 
 
@@ -253,6 +260,7 @@ class TestTheLoop:
         waiting = [loop.submit(jobs.agive, 1) for _ in range(3)]
 
         assert loop.slots.take_back() == waiting
+        assert len(loop.board.places) == 5
         assert loop.slots.take_back() == []
 
     def test_does_not_begin_what_was_cancelled_while_it_waited(self, loop):
