@@ -174,7 +174,7 @@ def launch(server: Server, bin_folder: Path, account: dict[str, Any]) -> subproc
         "listen_addresses": "",
         "unix_socket_directories": str(server.sockets),
         "unix_socket_permissions": "0700",
-        "max_connections": "300" if server.throwaway else "100",
+        "max_connections": "300",
     }
     if server.throwaway:
         options |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
