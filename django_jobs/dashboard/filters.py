@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
 from django_jobs.core.states import State
+from django_jobs.dashboard.narrowing import FURTHER_FILTERS
 from django_jobs.store import stats
 from django_jobs.tasks import registry
 
@@ -136,7 +137,7 @@ class FinishedFilter(SpanFilter):
     column = "finished_at"
 
 
-JOB_FILTERS = (StateFilter, QueueFilter, TaskFilter, EnqueuedFilter, FinishedFilter)
+JOB_FILTERS = (StateFilter, QueueFilter, TaskFilter, EnqueuedFilter, FinishedFilter, *FURTHER_FILTERS)
 NAMES = frozenset(found.parameter_name for found in JOB_FILTERS if found.parameter_name)
 
 

@@ -23,20 +23,25 @@ def hurried(alias: str, read: Callable[[Cursor], T]) -> T | None:
         with limited(alias), connections[alias].cursor() as cursor:
             return read(cursor)
     except OperationalError as error:
-        if isinstance(error.__cause__, QueryCanceled):
+        if is_too_long(error):
             return None
         raise
 
 
+def is_too_long(error: OperationalError) -> bool:
+    """Whether a statement was ended because its time was up."""
+    return isinstance(error.__cause__, QueryCanceled)
+
+
 @contextmanager
-def limited(alias: str) -> Iterator[None]:
+def limited(alias: str, most_seconds: float | None = None) -> Iterator[None]:
     """Limit the time of each statement, in a transaction of its own or in the one that is open."""
     connection = connections[alias]
     was_open = connection.in_atomic_block
     with transaction.atomic(using=alias), connection.cursor() as cursor:
         cursor.execute(
             "SELECT current_setting('statement_timeout'), set_config('statement_timeout', %s, true)",
-            [f"{SECONDS * 1000:.0f}"],
+            [f"{(most_seconds or SECONDS) * 1000:.0f}"],
         )
         before = cursor.fetchone()[0]
         yield

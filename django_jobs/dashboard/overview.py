@@ -242,6 +242,7 @@ class OverviewAdmin(ReadOnlyPages):
             "last": shown.age(failure.last_at),
             "message": shown.cut(failure.message),
             "url": self.address("django_jobs_job_change", failure.job),
+            "list_url": self.jobs_url(exception=failure.exception_class),
             "job": f"#{failure.job}",
         }
 

@@ -130,7 +130,7 @@ class TestFilters:
         make_worker(queues=["served"], tasks=["known.to.a.worker"])
 
         specs = {
-            spec.title: [str(c["display"]) for c in spec.choices(page_list)]
+            spec.title: [str(c.get("display")) for c in spec.choices(page_list)]
             for page_list in [admin_client.get(JOBS).context["cl"]]
             for spec in page_list.filter_specs
         }

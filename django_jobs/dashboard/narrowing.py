@@ -1,0 +1,199 @@
+"""
+Further filters of the list of jobs: worker, priority, exception, tag, and a value in arguments or meta.
+
+What has no choices to click is written into a field. All look within the reach that `lists` sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.contrib.admin import ModelAdmin, SimpleListFilter
+from django.contrib.admin.views.main import ChangeList
+from django.db import connections
+from django.db.models import BooleanField, Exists, OuterRef, Q, QuerySet
+from django.db.models.expressions import RawSQL
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from django_jobs import conf
+from django_jobs.core.masking import is_sensitive
+from django_jobs.dashboard.shown import parameters_of
+from django_jobs.models import LIVE, Attempt, Worker
+from django_jobs.store import statistics, values
+from django_jobs.tasks import registry
+
+MOST_WORKERS = 50
+"""Live workers to choose from; others by writing their id into the address."""
+
+PRIORITIES = {
+    "high": (_("above 0"), Q(priority__gt=0)),
+    "usual": ("0", Q(priority=0)),
+    "low": (_("below 0"), Q(priority__lt=0)),
+}
+
+
+class ClosedFilter(SimpleListFilter):
+    """A filter that is folded until it is used, and that stands also without choices."""
+
+    template = "admin/django_jobs/job/filter.html"
+
+    def has_output(self) -> bool:
+        return True
+
+    def with_chosen(self, found: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """Add what is chosen, where it is none of the choices."""
+        chosen = self.value()
+        if chosen is not None and chosen not in [name for name, _words in found]:
+            return [(chosen, chosen), *found]
+        return found
+
+
+class WorkerFilter(ClosedFilter):
+    title = _("worker")
+    parameter_name = "worker"
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, Any]]:
+        if not request.user.has_perm("django_jobs.view_worker"):
+            return self.with_chosen([])
+        live = Worker.objects.using(conf.database()).filter(state__in=LIVE).order_by("name", "id")
+        return self.with_chosen(
+            [(str(worker.pk), str(worker)) for worker in live.only("id", "name")[:MOST_WORKERS]]
+        )
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.value()
+        if chosen is None:
+            return queryset
+        if not (chosen.isascii() and chosen.isdigit() and int(chosen) < 2**63):
+            return queryset.none()
+        return queryset.filter(worker=int(chosen))
+
+
+class PriorityFilter(ClosedFilter):
+    title = _("priority")
+    parameter_name = "level"
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, Any]]:
+        return [(name, words) for name, (words, _condition) in PRIORITIES.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.value()
+        if chosen is None:
+            return queryset
+        return queryset.filter(PRIORITIES[chosen][1]) if chosen in PRIORITIES else queryset.none()
+
+
+class ExceptionFilter(ClosedFilter):
+    """Jobs of which any run raised this class."""
+
+    title = _("exception")
+    parameter_name = "exception"
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, Any]]:
+        with connections[conf.database()].cursor() as cursor:
+            names = sorted(failure.exception_class for failure in statistics.failures(cursor))
+        return self.with_chosen([(name, name) for name in names])
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.value()
+        if chosen is None:
+            return queryset
+        if "\0" in chosen:
+            return queryset.none()
+        return queryset.filter(Exists(Attempt.objects.filter(job=OuterRef("pk"), exception_class=chosen)))
+
+
+class WrittenFilter(ClosedFilter):
+    """A filter whose value is written into a field."""
+
+    template = "admin/django_jobs/job/written_filter.html"
+    help: Any = ""
+
+    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, Any]]:
+        return []
+
+    def choices(self, changelist: ChangeList) -> Iterator[dict[str, Any]]:  # type: ignore[override]
+        """Yield what the field's form needs, as the one choice."""
+        assert self.parameter_name is not None
+        others = [(name, value) for name, value in changelist.params.items() if name != self.parameter_name]
+        yield {
+            "selected": bool(self.value()),
+            "name": self.parameter_name,
+            "value": self.value() or "",
+            "others": others,
+            "help": self.help,
+            "clear": changelist.get_query_string(remove=[self.parameter_name]),
+        }
+
+
+class TagFilter(WrittenFilter):
+    title = _("tag")
+    parameter_name = "tag"
+    help = _("A tag in the job’s meta, such as the one of meta={'tags': ['vip']}.")
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.value()
+        if not chosen:
+            return queryset
+        return queryset.none() if "\0" in chosen else queryset.filter(meta__tags__contains=[chosen])
+
+
+class ValueFilter(WrittenFilter):
+    """Jobs with a value in their arguments or meta, for who may see those."""
+
+    title = _("value")
+    parameter_name = "value"
+    help = _("A whole value in arguments or meta, or name=value. What is masked isn’t found.")
+
+    def __init__(
+        self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: ModelAdmin[Any]
+    ) -> None:
+        super().__init__(request, params, model, model_admin)
+        self.is_allowed = request.user.has_perm("django_jobs.view_arguments")
+
+    def has_output(self) -> bool:
+        """A value in the address must not be passed over, or an action would mean all jobs."""
+        return self.is_allowed or bool(self.value())
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        text = self.value()
+        if not text:
+            return queryset
+        if not self.is_allowed or "\0" in text:
+            return queryset.none()
+        secrets = conf.current().sensitive_names
+        name, equals, value = text.partition("=")
+        if not equals:
+            params = values.anywhere_params(text, secrets, plain_tasks())
+            return queryset.filter(condition(values.ANYWHERE, params))
+        if is_sensitive(name.strip(), secrets):
+            return queryset.none()
+        params = values.named_params(name.strip(), value.strip(), places_of(name.strip()))
+        return queryset.filter(condition(values.NAMED, params))
+
+
+def condition(text: str, params: tuple[object, ...]) -> Any:
+    """Return a constant of `store.values` as a condition."""
+    return RawSQL(text, params, output_field=BooleanField())  # noqa: S611
+
+
+def plain_tasks() -> list[str]:
+    """Return the known tasks none of whose parameters has a sensitive name."""
+    secrets = conf.current().sensitive_names
+    return [
+        path
+        for path in registry
+        if not any(is_sensitive(name, secrets) for name in parameters_of(path) or ())
+    ]
+
+
+def places_of(name: str) -> dict[str, int]:
+    """Return at which place known tasks have an argument of that name."""
+    found = {path: list(parameters_of(path) or ()) for path in registry}
+    return {path: names.index(name) for path, names in found.items() if name in names}
+
+
+FURTHER_FILTERS = (WorkerFilter, PriorityFilter, ExceptionFilter, TagFilter, ValueFilter)
+FURTHER_NAMES = frozenset(str(found.parameter_name) for found in FURTHER_FILTERS)
