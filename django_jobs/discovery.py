@@ -11,18 +11,29 @@ from __future__ import annotations
 
 import sys
 from functools import cache
+from traceback import walk_tb
 
 from django.apps import apps
 from django.utils.module_loading import autodiscover_modules
 
+from django_jobs.exceptions import UnloadableTasks
 from django_jobs.framework import Task, task_backends
 from django_jobs.tasks import JobTask, is_jobs_backend, registry
 from django_jobs.telemetry import logger
 
 
 def discover() -> None:
-    """Import the module `tasks` of every app, and take up what it defines. Raises what importing raises."""
-    autodiscover_modules("tasks")
+    """
+    Import the module `tasks` of every app, and take up what it defines.
+
+    Raises UnloadableTasks when one ends the process, and otherwise what importing them raises.
+    """
+    try:
+        autodiscover_modules("tasks")
+    except SystemExit as error:
+        frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+        modules = [str(f.f_globals.get("__name__")) for f in frames if f.f_code.co_name == "<module>"]
+        raise UnloadableTasks(modules[-1] if modules else "tasks", error.code) from error
     if not any(is_jobs_backend(task_backends[alias]) for alias in task_backends):
         return  # no plain task can come to us
     for app in apps.get_app_configs():

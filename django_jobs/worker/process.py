@@ -11,7 +11,6 @@ import platform
 import resource
 import socket
 import sys
-import traceback
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,7 +28,6 @@ import django_jobs
 from django_jobs import conf
 from django_jobs.core.records import ClaimedJob, Ended
 from django_jobs.discovery import discover
-from django_jobs.exceptions import UnloadableTasks
 from django_jobs.store import finish, link, workers
 from django_jobs.store.cursor import Statement
 from django_jobs.tasks import registry
@@ -69,7 +67,7 @@ class Worker:
         self.on_identity = on_identity
         """Called in the dispatcher's thread with each id that this worker gets."""
         self.settings = conf.current()
-        load_tasks()
+        discover()
         self.alias = self.options.database or conf.database()
         settings, chosen = self.settings, self.options
         self.listens = settings.notify if chosen.listen is None else chosen.listen
@@ -315,26 +313,12 @@ HAND_BACK_SECONDS = 5.0
 STILL_SECONDS = 30.0
 """How long the dispatcher may be busy with one turn before the worker counts as stuck."""
 
-
 WATCH_SECONDS = 5.0
 """How often the dispatcher is looked at."""
 
 FROZEN_SECONDS = 65.0
 """How long the dispatcher may wait for an answer: longer than the limit of its statements (store/link.py). A
 connection may be open at both ends and carry nothing; TCP can't tell when something in between answers."""
-
-
-def load_tasks() -> None:
-    """
-    Import the module `tasks` of each app. Raises UnloadableTasks when one ends the process; other errors of
-    theirs go to the caller.
-    """
-    try:
-        discover()
-    except SystemExit as error:
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        modules = [str(f.f_globals.get("__name__")) for f in frames if f.f_code.co_name == "<module>"]
-        raise UnloadableTasks(modules[-1] if modules else "tasks", error.code) from error
 
 
 def rules_of(settings: conf.Settings, alias: str) -> Rules:

@@ -18,7 +18,7 @@ from django_jobs.checks import missing_tables
 from django_jobs.dashboard.explaining import explain
 from django_jobs.dashboard.surveying import survey
 from django_jobs.discovery import discover
-from django_jobs.exceptions import UnknownSetting, suggestion
+from django_jobs.exceptions import UnknownSetting, UnloadableTasks, suggestion
 from django_jobs.management.operating import acting, surveying, telling
 from django_jobs.management.operating.parsing import EPILOG, Formatter, add_actions
 from django_jobs.management.operating.printing import moment, number, plain, some, table, to_json
@@ -62,7 +62,10 @@ class Command(BaseCommand):
                 f"There is no database {alias!r} in DATABASES.{suggestion(alias, list(connections))}",
                 returncode=USAGE,
             )
-        discover()
+        try:
+            discover()
+        except UnloadableTasks as error:
+            raise CommandError(str(error)) from error
         try:
             getattr(self, options["action"].replace("-", "_"))(options, alias)
         except acting.UnclearWish as wish:

@@ -21,6 +21,7 @@ from django.utils import autoreload
 
 from django_jobs import conf
 from django_jobs.checks import missing_tables
+from django_jobs.discovery import discover
 from django_jobs.exceptions import UnknownSetting, UnloadableTasks, suggestion
 from django_jobs.management.telling import banner, report
 from django_jobs.management.values import count, queue_limit, queue_name, seconds, seconds_or_zero
@@ -30,7 +31,7 @@ from django_jobs.worker.connections import close_all, open_transactions
 from django_jobs.worker.foreground import EXIT_BROKEN, EXIT_OK, StopSignals, leave, run_worker
 from django_jobs.worker.health import HealthFile
 from django_jobs.worker.options import WorkerOptions
-from django_jobs.worker.process import Worker, load_tasks
+from django_jobs.worker.process import Worker
 from django_jobs.worker.reaping import reap_as_process_1
 from django_jobs.worker.supervisor import LAST_SECONDS, Supervisor
 
@@ -174,7 +175,7 @@ class Command(BaseCommand):
         if is_main_process(self) and not options["reload"]:
             reap_as_process_1()
         try:
-            load_tasks()
+            discover()
         except UnloadableTasks as error:
             raise CommandError(str(error), returncode=EXIT_BROKEN) from error
         self.check_queues([name for name, _ in options["queue"] or ()] + options["exclude_queue"])
