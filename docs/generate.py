@@ -135,8 +135,9 @@ def worker_options() -> str:
 def docstring(file: str, owner: str) -> str:
     """Return the docstring of a class or function in `file`; overloads, which come first, have none."""
     for node in ast.parse((PACKAGE / file).read_text("utf-8")).body:
-        is_owner = isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == owner
-        if is_owner and (text := ast.get_docstring(node)):
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name != owner:
+            continue
+        if text := ast.get_docstring(node):
             return text
     raise LookupError(f"{owner} in {file} has no docstring")
 
