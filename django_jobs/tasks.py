@@ -272,6 +272,8 @@ def task(
 
     Raises InvalidTask naming the option and value that isn't allowed.
     """
+    if function is not None and not callable(function):
+        raise TypeError(f"@task takes its options by name: @task(queue_name=…), not @task({function!r}).")
     unknown = set(options) - OPTIONS
     if unknown:
         from django_jobs.exceptions import suggestion

@@ -71,6 +71,13 @@ class TestDecorator:
         with pytest.raises(TypeError, match=told):
             task(**options)(plain)
 
+    @pytest.mark.parametrize("given", ["mail", 5, DAY, {"queue_name": "mail"}, []])
+    def test_says_that_it_takes_options_by_name(self, given):
+        with pytest.raises(TypeError, match=r"takes its options by name: @task\(queue_name=") as raised:
+            task(given)
+
+        assert repr(given) in str(raised.value)
+
     @pytest.mark.parametrize(
         "options",
         [
