@@ -86,7 +86,10 @@ class Notification:
                 wakes = () if self.everywhere else self.earliest.values()
                 notify(cursor, settings.channel, wakes, silence=silence)
         except Exception as error:  # noqa: BLE001  (must never reach the caller, whose work is committed)
-            logger.warning("workers could not be notified; they will find the jobs by polling: %s", error)
+            logger.warning(
+                "workers could not be notified; they will find the jobs by polling: %s",
+                " ".join(str(error).split()),
+            )
 
 
 def wake_after_commit(alias: str, *wakes: Wake, everywhere: bool = False) -> None:

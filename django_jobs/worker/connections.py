@@ -6,8 +6,9 @@ A job must never fail because an idle connection was cut meanwhile, and never se
 
 from __future__ import annotations
 
+import re
 import select
-from threading import current_thread, main_thread
+from threading import current_thread, local, main_thread
 from typing import Any
 from weakref import ref
 
@@ -52,8 +53,10 @@ def is_cut(connection: BaseDatabaseWrapper) -> bool:
 
 
 def tidy_connections(task_path: str) -> None:
-    """Roll back and drop what a job left open, and forget its queries."""
+    """Roll back and drop what a job left open, close sessions that it changed, and forget its queries."""
     reset_queries()
+    spoilt: set[str] = getattr(changed, "aliases", set())
+    changed.aliases = set()
     for connection in connections.all(initialized_only=True):
         if connection.connection is not None and is_left_open(connection):
             logger.warning(
@@ -62,6 +65,9 @@ def tidy_connections(task_path: str) -> None:
                 connection.alias,
                 extra={"task": task_path},
             )
+            drop(connection)
+        elif connection.alias in spoilt:
+            logger.debug("task %s changed its session on %r; it is closed", task_path, connection.alias)
             drop(connection)
 
 
@@ -99,6 +105,25 @@ def leave_idle(*, close: bool = False) -> None:
             drop(connection)
 
 
+LASTING = re.compile(
+    r"\s*(?:SET\s+(?!LOCAL\b|TRANSACTION\b|CONSTRAINTS\b)|RESET\b|LISTEN\b|PREPARE\b|CREATE\s+TEMP"
+    r"|SELECT\b.*?\b(?:set_config|pg_advisory_lock|pg_try_advisory_lock)(?:_shared)?\s*\()",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Statements whose effect stays with the session, beyond their transaction."""
+
+
+def watch_session(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+    """Around each statement of a body: note that it changes the session, which no other job may then use."""
+    if LASTING.match(sql if isinstance(sql, str) else str(sql)):
+        changed.aliases = {*getattr(changed, "aliases", ()), context["connection"].alias}
+    return execute(sql, params, many, context)
+
+
+changed = local()
+"""`aliases`: whose sessions the present job of this thread has changed."""
+
+
 def close_all() -> None:
     """Close every connection and pool of this thread: before a fork none may be open."""
     for connection in connections.all(initialized_only=True):
@@ -127,6 +152,8 @@ def note_bridged(sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) ->
     if thread is not main_thread() and not thread.name.startswith("django_jobs-"):
         bridged[:] = [known for known in bridged if known() not in (None, connection)]
         bridged.append(ref(connection))
+    elif thread.name.startswith("django_jobs-") and watch_session not in connection.execute_wrappers:
+        connection.execute_wrappers.append(watch_session)
 
 
 connection_created.connect(note_bridged, dispatch_uid="django_jobs.worker.connections.note_bridged")

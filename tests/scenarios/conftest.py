@@ -121,7 +121,8 @@ def through_proxy(runjobs, proxy) -> Callable[..., Process]:
     """Starts `runjobs` whose connections all go through the proxy."""
 
     def start(*words: str, **options: Any) -> Process:
-        return runjobs(*words, variables={"SCENARIO_PORT": str(proxy.port)}, **options)
+        process: Process = runjobs(*words, variables={"SCENARIO_PORT": str(proxy.port)}, **options)
+        return process
 
     return start
 

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from datetime import timedelta
+
+from django.utils import timezone
 
 from tests import settings as tests_settings
 
@@ -31,6 +35,12 @@ if os.environ.get("SCENARIO_PORT"):  # a proxy or a pooler on this machine; the 
     DATABASES["direct"] = {**DATABASES["default"]}
     DATABASES["default"] |= {"HOST": "127.0.0.1", "PORT": os.environ["SCENARIO_PORT"]}
     DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
+
+if os.environ.get("SCENARIO_CLOCK"):  # seconds that this machine's clock is off
+    off = float(os.environ["SCENARIO_CLOCK"])
+    right, right_now = time.time, timezone.now
+    time.time = lambda: right() + off
+    timezone.now = lambda: right_now() + timedelta(seconds=off)
 
 # Heartbeats every second, so that workers know of each other soon.
 DJANGO_JOBS = {"heartbeat_seconds": 1, **json.loads(os.environ.get("SCENARIO_JOBS", "{}"))}

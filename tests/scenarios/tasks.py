@@ -10,6 +10,7 @@ import subprocess
 import time
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from django_jobs import Retry, task
@@ -28,8 +29,9 @@ def gate(key: str) -> Path:
 
 def wait_for(key: str) -> None:
     deadline = time.monotonic() + LIMIT
+    never = Event()  # time.sleep fails under libfaketime
     while not gate(key).exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+        never.wait(0.01)
 
 
 @task(takes_context=True)
@@ -160,3 +162,6 @@ def leave_an_orphan(key: str) -> int:
     """Return the status of a subprocess that leaves a process behind, which ends a little later."""
     script = f"(sleep 0.2; touch '{os.environ['SCENARIO_FOLDER']}/orphan-{key}') & exit 7"
     return subprocess.run(["sh", "-c", script], check=False).returncode
+
+
+from tests.scenarios import hostile  # noqa: E402, F401  (so that workers know its tasks)

@@ -1,0 +1,1 @@
+"""An app whose tasks can't be imported."""

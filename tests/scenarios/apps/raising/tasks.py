@@ -1,0 +1,3 @@
+from __future__ import annotations
+
+raise ImportError("ModuleOfTheDay is not installed")
