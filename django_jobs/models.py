@@ -97,8 +97,9 @@ class JobQuerySet(models.QuerySet["Job"]):
 
         changed, last = 0, 0
         chosen = self._db  # type: ignore[attr-defined]  # not in the stubs
-        jobs = operations.Operations(chosen or router.db_for_write(self.model))
-        rest = self.order_by("pk")
+        alias = chosen or router.db_for_write(self.model)
+        jobs = operations.Operations(alias)
+        rest = self.using(alias).order_by("pk")  # a replica may not know of the latest yet
         while ids := list(rest.filter(pk__gt=last).values_list("pk", flat=True)[:size]):
             changed += len(act(jobs, ids))
             last = ids[-1]

@@ -172,6 +172,19 @@ class TestManyJobs:
         assert set(Job.objects.filter(state=State.READY)) == {failed}
         assert other.state == State.FAILED
 
+    def test_are_looked_for_where_they_are_written(self, db, settings):
+        class Replicas:
+            def db_for_read(self, model, **hints):
+                return "a replica that lags behind"
+
+            def db_for_write(self, model, **hints):
+                return "default"
+
+        row(State.FAILED)
+        settings.DATABASE_ROUTERS = [Replicas()]
+
+        assert Job.objects.filter(state=State.FAILED).retry() == 1
+
     def test_in_whatever_order(self, db):
         for _ in range(3):
             row(State.FAILED)
