@@ -55,6 +55,9 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
                 id="django_jobs.E004",
             )
         )
+    listener = chosen.listen_database
+    if listener is not None and connections[listener].vendor != "postgresql":
+        messages.append(not_postgresql(listener, "Name a direct connection to it in listen_database."))
     return messages + check_database(conf.database()) + check_routers()
 
 
@@ -104,12 +107,7 @@ def check_database(alias: str) -> list[checks.CheckMessage]:
     messages: list[checks.CheckMessage] = []
     if connections[alias].vendor != "postgresql":
         messages.append(
-            checks.Error(
-                f"django_jobs keeps its jobs in PostgreSQL, but the database {alias!r} is "
-                f"{connections[alias].vendor}.",
-                hint="Choose another alias with DJANGO_JOBS['database'] and a database router.",
-                id="django_jobs.E003",
-            )
+            not_postgresql(alias, "Choose another alias with DJANGO_JOBS['database'] and a database router.")
         )
     elif alias != DEFAULT_DB_ALIAS:
         messages.append(
@@ -122,6 +120,14 @@ def check_database(alias: str) -> list[checks.CheckMessage]:
             )
         )
     return messages
+
+
+def not_postgresql(alias: str, hint: str) -> checks.CheckMessage:
+    return checks.Error(
+        f"django_jobs works on PostgreSQL, but the database {alias!r} is {connections[alias].vendor}.",
+        hint=hint,
+        id="django_jobs.E003",
+    )
 
 
 def unknown_alias(where: str, alias: str) -> checks.CheckMessage:

@@ -71,8 +71,9 @@ def test_unknown_aliases(settings, key):
     assert "Did you mean 'default'?" in found()["django_jobs.E002"]
 
 
-def test_databases_that_are_not_postgresql(settings, other_databases):
-    settings.DJANGO_JOBS = {"database": "lite"}
+@pytest.mark.parametrize("key", ["database", "listen_database"])
+def test_databases_that_are_not_postgresql(settings, other_databases, key):
+    settings.DJANGO_JOBS = {key: "lite"}
 
     assert "'lite' is sqlite" in found_in_settings()["django_jobs.E003"]
 
