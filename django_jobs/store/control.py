@@ -83,7 +83,7 @@ DISCARD = """
 
 PAUSE = """
     INSERT INTO django_jobs_queue (name, paused_at, paused_by, pause_reason)
-    VALUES (%(name)s, clock_timestamp(), %(by)s, %(reason)s)
+    VALUES (%(name)s, clock_timestamp(), left(%(by)s, 200), %(reason)s)   -- what the column holds
         ON CONFLICT (name) DO UPDATE
        SET paused_at = EXCLUDED.paused_at, paused_by = EXCLUDED.paused_by,
            pause_reason = EXCLUDED.pause_reason

@@ -199,6 +199,11 @@ class TestPause:
         assert (queue.name, queue.paused_by, queue.pause_reason) == ("mail", "ann", "flood")
         assert queue.is_paused
 
+    def test_by_someone_with_a_long_name_and_host_is_cut(self, cursor):
+        assert control.pause(cursor, "mail", by="deploy@" + "x" * 253, reason="")
+
+        assert Queue.objects.get().paused_by == "deploy@" + "x" * 193
+
     def test_is_done_once(self, cursor):
         control.pause(cursor, "mail", by="ann", reason="flood")
 
