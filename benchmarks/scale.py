@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from benchmarks.backlog import insert_finished, insert_waiting, settle
 from benchmarks.claims import timed_claims
 from benchmarks.draining import RATE
-from benchmarks.figures import JOBS_PER_SECOND, MILLISECONDS, RATIO, Found, percentile, percentiles
+from benchmarks.figures import JOBS_PER_SECOND, MILLISECONDS, RATIO, Found, percentiles
 from benchmarks.ground import Ground, another_ground, checkpoint, idle_workers, wait_for, workers
 from benchmarks.sizes import Sizes
 from django_jobs.core.records import Wake
@@ -124,14 +124,19 @@ def against_empty(ground: Ground, full: Ground, backlog: Backlog, sizes: Sizes) 
     yield Found(f"drain with {backlog.name}", JOBS_PER_SECOND, rate)
     yield Found(f"drain with {backlog.name} of empty tables", RATIO, rate / empty)
     for batch in (10, 100):
+        ground.empty()
+        insert_waiting(ground, sizes.jobs)
+        settle(ground)
+        usual = timed_claims(ground, batch=batch, seconds=sizes.seconds, tasks=[NOTHING])
         if not backlog.has_jobs:
             insert_waiting(full, sizes.jobs)
         settle(full)
         claims = timed_claims(full, batch=batch, seconds=sizes.seconds, tasks=[NOTHING])
-        what = f"claim of {batch} with {backlog.name}"
-        yield Found(f"{what}, p50", MILLISECONDS, percentile(claims.all, 50))
-        yield Found(f"{what}, p99", MILLISECONDS, percentile(claims.all, 99))
-        yield Found(f"{what}, plain ones, most", MILLISECONDS, max(claims.plain))
+        yield from percentiles(f"claim of {batch} in empty tables", usual.all, (50, 99))
+        yield from percentiles(f"claim of {batch} with {backlog.name}", claims.all, (50, 99))
+        yield Found(
+            f"claim of {batch} with {backlog.name}, plain ones, most", MILLISECONDS, max(claims.plain)
+        )
         if batch == 10 and claims.surveys:
             yield Found(f"survey with {backlog.name}, most", MILLISECONDS, max(claims.surveys))
 

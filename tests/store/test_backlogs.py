@@ -7,6 +7,8 @@ machine changes; a walk over the backlog would read many times as many.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from django_jobs.store import claim
@@ -33,7 +35,7 @@ FILL = """
 """
 PLAIN = {"queues": 1, "mixed": False, "priority": 0, "finished": False, "ahead": 0, "count": ROWS}
 
-BACKLOGS = {
+BACKLOGS: dict[str, dict[str, Any]] = {
     "finished rows": {"finished": True},
     "jobs scheduled ahead": {"ahead": 24},
     "jobs scheduled ahead at the highest priority": {"ahead": 24, "priority": 100},

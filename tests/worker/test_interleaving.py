@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -86,9 +87,9 @@ class Simulation:
         [now] = self.link.execute("SELECT clock_timestamp()").fetchone()
         self.claiming.set_clock(now, self.now)
         self.held = []
-        self.claims = Counter()
+        self.claims: Counter[int] = Counter()
         self.runs = set()
-        self.uncommitted = {0: [], 1: []}
+        self.uncommitted: dict[int, list[Any]] = {0: [], 1: []}
         self.committed = set()
         self.open = set()
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from django.db import connection
 
-from django_jobs.core.records import Completed, Ended
+from django_jobs.core.records import ClaimedJob, Completed, Ended
 from django_jobs.core.states import State
 from django_jobs.models import Job
 from django_jobs.worker.options import WorkerOptions
@@ -23,10 +23,11 @@ class Wheel:
     def __init__(self):
         self.worker = Worker(WorkerOptions(threads=SLOTS))
         self.dispatcher = self.worker.dispatcher
-        self.started = []
-        self.worker.threads.submit = self.started.extend
+        self.started: list[ClaimedJob] = []
+        self.worker.threads.submit = self.started.extend  # type: ignore[method-assign, assignment]
+        self.dispatcher.announce = lambda end: None  # it would start a thread
         self.dispatcher.open()
-        self.counts = Counter()
+        self.counts: Counter[str] = Counter()
         link = self.dispatcher.connection
         self.counted(link, "execute", "statements")
         self.counted(link, "pipeline", "round trips")
@@ -59,7 +60,7 @@ class Wheel:
 def wheel(transactional_db):
     found = Wheel()
     yield found
-    found.dispatcher.connection.close()
+    found.dispatcher.reset()
 
 
 def test_a_hundred_jobs_are_two_statements_in_one_round_trip_and_one_commit(wheel):
