@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,7 +21,7 @@ LIBRARY = "tests.contract.project.library"
 class Project:
     """The project in one layout, with databases of its own."""
 
-    def __init__(self, server: dict[str, Any], layout: str) -> None:
+    def __init__(self, server: dict[str, Any], layout: str, packages: Path | None = None) -> None:
         self.server = server
         self.name = f"project_{layout}_{os.getpid()}"
         self.variables = {
@@ -28,15 +29,21 @@ class Project:
             "PROJECT_NAME": self.name,
             "PROJECT_LAYOUT": layout,
         }
+        self.warnings = ["-W", "error"]
+        if packages is not None:  # others' code, and others' warnings
+            self.variables["PYTHONPATH"] = f"{packages}{os.pathsep}{processes.CHECKOUT}"
+            self.warnings = []
 
     def manage(self, *words: str, **variables: str) -> str:
         """Run a command and return what it printed; warnings are errors."""
-        return processes.run("-W", "error", "-m", "django", *words, variables={**self.variables, **variables})
+        return processes.run(
+            *self.warnings, "-m", "django", *words, variables={**self.variables, **variables}
+        )
 
     def shell(self, code: str) -> str:
         """Run `code` with the project set up and return what it printed."""
         head = "import django; django.setup(); from django.conf import settings\n"
-        return processes.run("-W", "error", "-c", head + code, variables=self.variables).strip()
+        return processes.run(*self.warnings, "-c", head + code, variables=self.variables).strip()
 
     def test(self, *options: str) -> str:
         """Run the project's own tests."""
@@ -80,8 +87,8 @@ def start_project(django_db_blocker) -> Iterator[Callable[..., Project]]:
         server = marks.address()
     started: list[Project] = []
 
-    def start(layout: str, *suffixes: str) -> Project:
-        project = Project(server, layout)
+    def start(layout: str, *suffixes: str, packages: Path | None = None) -> Project:
+        project = Project(server, layout, packages)
         started.append(project)
         project.create(*suffixes)
         for suffix in suffixes:

@@ -26,8 +26,9 @@ from example_project import shop
 from example_project.shop import models as shop_models
 from tests.docs.blocks import ROOT, blocks, name_of, pages
 
-ELSEWHERE = {"tutorial.md", "testing.md"}
-"""Pages that have a test of their own: tests/package/test_tutorial.py and tests/test_testing.py."""
+ELSEWHERE = {"tutorial.md", "testing.md", "migrate.md"}
+"""Pages that have a test of their own: tests/package/test_tutorial.py, tests/test_testing.py and
+tests/contract/test_moving.py."""
 WITH_PYTHON = [page for page in pages() if blocks(page, "python") and page.name not in ELSEWHERE]
 COMMAND = re.compile(r"manage\.py (runjobs|jobs)\b([^\n&|`]*)")
 

@@ -2,7 +2,8 @@
 Settings of the project. PROJECT_NAME names its database, PROJECT_LAYOUT how many there are:
 
 one: all in `default`. Two: a second alias of our backend keeps its jobs in the database `second`. Replica:
-models are read from `replica`, a session of the same database that refuses to write.
+models are read from `replica`, a session of the same database that refuses to write. Moving: beside the
+queues of docs/how-to/migrate.md.
 """
 
 from __future__ import annotations
@@ -57,9 +58,14 @@ if LAYOUT == "two":
     }
     TASKS["second"] = {"BACKEND": BACKEND, "QUEUES": ["reports"], "OPTIONS": {"database": "second"}}
 if LAYOUT == "replica":
-    read_only: Any = {"options": "-c default_transaction_read_only=on"}
-    DATABASES["replica"] = DATABASES["default"] | {
-        "OPTIONS": {**DATABASES["default"].get("OPTIONS", {}), **read_only},
+    options: Any = DATABASES["default"].get("OPTIONS", {})
+    replica: dict[str, Any] = {
+        "OPTIONS": {**options, "options": "-c default_transaction_read_only=on"},
         "TEST": {"MIRROR": "default"},
     }
+    DATABASES["replica"] = DATABASES["default"] | replica
     DATABASE_ROUTERS = ["tests.contract.project.routers.ReadsFromReplica"]
+if LAYOUT == "moving":
+    INSTALLED_APPS += ["django_tasks_db", "django_q"]
+    TASKS["old"] = {"BACKEND": "django_tasks_db.DatabaseBackend", "QUEUES": []}
+    Q_CLUSTER = {"orm": "default"}

@@ -31,5 +31,12 @@ def look_at_itself(context: Any) -> list[str]:
 
 
 @task
+def add_books(*titles: str, suffix: str = "") -> list[str]:
+    for title in titles:
+        Book.objects.create(title=title + suffix)
+    return list(titles)
+
+
+@task
 def fail() -> None:
     raise SystemExit(9)
