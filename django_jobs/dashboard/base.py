@@ -64,6 +64,7 @@ class ReadOnlyPages(ActionsModelAdmin):  # type: ignore[misc]  # the library has
         """Instead of the library's, whose file is there only when its app is installed."""
 
         css = {"all": ["django_jobs/admin.css"]}
+        js = ("django_jobs/live.js",)
 
     @property
     def media(self) -> forms.Media:

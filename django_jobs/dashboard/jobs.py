@@ -64,6 +64,8 @@ def retry_all_offered(page: JobAdmin, request: HttpRequest, instance: None) -> b
     return request.GET.get("state", "failed") == "failed" and page.has_retry_jobs_permission(request)
 
 
+UNFINISHED = (State.READY, State.BLOCKED, State.RUNNING)
+
 LIST_SECONDS = 5.0
 """How long one statement of the list may take."""
 
@@ -274,12 +276,13 @@ class JobAdmin(ChangingPages, ReadOnlyPages):
             "timeline": timeline(instance, runs),
             "picture": picture(instance, runs),
             "explanation": self.explanation(instance),
+            "changes_by_itself": instance.state in UNFINISHED,
             "arguments_hidden": not self.may(request, "view_arguments"),
         }
 
     def explanation(self, job: Job) -> Explanation | None:
         """Return why a job that should run doesn't."""
-        if job.state in (State.READY, State.BLOCKED, State.RUNNING):
+        if job.state in UNFINISHED:
             found = explain(str(job._state.db), job.pk)
             if [reason.key for reason in found.reasons] != ["running"]:
                 return found

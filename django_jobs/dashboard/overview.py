@@ -68,10 +68,6 @@ class OverviewAdmin(ReadOnlyPages):
     list_display = ("__str__",)
     actions = None
 
-    class Media:
-        css = ReadOnlyPages.Media.css
-        js = ("django_jobs/live.js",)
-
     def get_urls(self) -> list[Any]:
         page = self.admin_site.admin_view(self.changelist_view)
         return [path("", page, name="django_jobs_overview_changelist")]

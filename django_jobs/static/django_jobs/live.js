@@ -63,7 +63,12 @@ document.addEventListener("DOMContentLoaded", () => {
             return; // someone is copying
         }
         const focused = place();
+        const folds = [...part.querySelectorAll("details")].map((details) => details.open);
         part.replaceChildren(...fresh.childNodes);
+        const fresher = [...part.querySelectorAll("details")];
+        if (folds.length === fresher.length) {
+            fresher.forEach((details, number) => { details.open = folds[number]; });
+        }
         if (focused !== null) {
             part.querySelector(focused)?.focus({preventScroll: true});
         }
