@@ -17,7 +17,7 @@ from django.utils.translation import gettext, ngettext
 from django_jobs import conf
 from django_jobs.core.states import State
 from django_jobs.dashboard.hurried import hurried
-from django_jobs.dashboard.shown import count, moment, span
+from django_jobs.dashboard.shown import count, moment, runjobs_for, span
 from django_jobs.models import StateChoices
 from django_jobs.store.explain import Absence, Facts, facts
 from django_jobs.store.overview import LiveWorker
@@ -152,7 +152,7 @@ def of_workers(found: Facts) -> Iterator[Reason]:
             gettext("No live worker serves the queue “%(queue)s”; there are %(workers)s.")
             % {"queue": found.queue_name, "workers": names(live)},
             gettext("Start a worker for it with: %(command)s")
-            % {"command": f"manage.py runjobs --queues {found.queue_name}"},
+            % {"command": runjobs_for(found.queue_name)},
         )
     elif not able:
         yield Reason(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from inspect import Parameter
+from shlex import quote
 from typing import Any
 
 from django.utils import timezone
@@ -188,3 +189,8 @@ def share(part: int, whole: int) -> str:
 def figure(number: float) -> str:
     """Return a number with one place behind its point while it is small."""
     return grouped(round(number)) if number >= 100 else str(localize(round(number, 1)))
+
+
+def runjobs_for(queue_name: str) -> str:
+    """Return the command that starts a worker for a queue, as a shell takes it."""
+    return f"manage.py runjobs --queue={quote(queue_name)}"

@@ -100,7 +100,7 @@ class TestWaiting:
 
         assert list(reasons) == ["unserved"]
         assert f"there are w #{made.pk}." in reasons["unserved"]
-        assert "manage.py runjobs --queues mail" in reasons["unserved"]
+        assert "manage.py runjobs --queue=mail" in reasons["unserved"]
 
     def test_no_worker_of_its_queue_knows_its_task(self, due, make_worker):
         make_worker(**FREE | {"queues": ["other"]})

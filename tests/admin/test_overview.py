@@ -214,7 +214,7 @@ class TestWarnings:
         told = self.told(admin_client)["unserved"]
 
         assert "Nobody serves the queue “reports”: 1 due" in told
-        assert "Start a worker for it with: manage.py runjobs --queues reports" in told
+        assert "Start a worker for it with: manage.py runjobs --queue=reports" in told
 
     def test_of_a_task_that_no_worker_knows(self, admin_client, make_worker, make_job):
         make_worker(tasks=["shop.tasks.other"])
@@ -224,6 +224,16 @@ class TestWarnings:
 
         assert f"knows the task shop.tasks.send_receipt: job #{job.pk}" in told
         assert "due for 1 h 0 min" in told
+
+    def test_of_such_a_task_however_many_jobs_have_waited_for_longer(
+        self, admin_client, make_worker, make_job
+    ):
+        make_worker(tasks=["shop.tasks.send_receipt"])
+        for priority in range(12):
+            make_job(priority=priority, run_after=timezone.now() - timedelta(hours=1))
+        make_job(task_path="gone.task", queue_name="other")
+
+        assert "knows the task gone.task" in self.told(admin_client)["unknown-task"]
 
     def test_of_versions_that_differ(self, admin_client, make_worker):
         make_worker(versions={"django_jobs": "1.0", "python": "3.13"})
