@@ -28,7 +28,7 @@ from django_jobs.dashboard import shown
 from django_jobs.dashboard.base import ReadOnlyPages
 from django_jobs.dashboard.charts import chart
 from django_jobs.dashboard.hurried import hurried
-from django_jobs.dashboard.surveying import Survey, survey
+from django_jobs.dashboard.surveying import MOST_SHOWN, Survey, survey
 from django_jobs.dashboard.warnings import OPEN_FOR_SECONDS, warnings
 from django_jobs.models import Queue, Worker
 from django_jobs.store import health, statistics
@@ -227,7 +227,7 @@ class OverviewAdmin(ReadOnlyPages):
                 "priority": job.priority,
                 "waits": shown.span(seconds(job.due_seconds)),
             }
-            for job in found.oldest
+            for job in found.oldest[:MOST_SHOWN]
         ]
 
     def failure(self, failure: statistics.Failure) -> dict[str, Any]:

@@ -17,6 +17,9 @@ from django_jobs.models import clock
 from django_jobs.store import overview, stats
 from django_jobs.tasks import registry
 
+MOST_SHOWN = 10
+"""Queues and priorities whose longest due job is shown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Count:
@@ -55,6 +58,7 @@ class Survey:
     states: dict[str, Count]
     queues: list[QueueState]
     oldest: list[overview.Oldest]
+    """One of each queue and priority, the longest due first; lists for people show the first `MOST_SHOWN`."""
     paused: list[overview.Paused]
     workers: list[overview.LiveWorker]
     running: list[overview.RunningJob]
@@ -84,8 +88,8 @@ def survey(alias: str, queues: Collection[str] | None, slow_after: timedelta) ->
         known = sorted({task.queue_name for task in registry.values()} | set(queues or ()))
         depths = [d for d in stats.depths(cursor, known) if queues is None or d.queue_name in queues]
         ended = stats.ended(cursor)
-        oldest = overview.oldest_due(cursor)
-        running = overview.running_jobs(cursor)
+        oldest = overview.oldest_due(cursor, queues)
+        running = overview.running_jobs(cursor, queues)
     live = [worker for worker in workers if worker.silent_seconds <= settings.dead_after_seconds]
     names_paused = {queue.name for queue in paused}
     return Survey(
@@ -105,10 +109,10 @@ def survey(alias: str, queues: Collection[str] | None, slow_after: timedelta) ->
             )
             for depth in depths
         ],
-        oldest=[job for job in oldest if queues is None or job.queue_name in queues],
+        oldest=oldest,
         paused=[queue for queue in paused if queues is None or queue.name in queues],
         workers=workers,
-        running=[job for job in running if queues is None or job.queue_name in queues],
+        running=running,
         slow_after_seconds=slow_after.total_seconds(),
         dead_after_seconds=settings.dead_after_seconds,
     )

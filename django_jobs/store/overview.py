@@ -8,7 +8,7 @@ processes and slots, and what waits is found by a walk from one queue and priori
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,10 +17,7 @@ from django_jobs.store.cursor import Cursor, run
 from django_jobs.store.stats import PLACES
 
 MOST = 1_000
-"""Workers and running jobs that are listed."""
-
-MOST_OLDEST = 10
-"""Queues and priorities whose oldest due job is listed."""
+"""Workers, running jobs, and queues and priorities with due ones that are listed."""
 
 # Times are kept within Python's calendar, so that no row of a stranger's breaks the list.
 WORKERS = """
@@ -42,7 +39,7 @@ RUNNING = """
            COALESCE(EXTRACT(epoch FROM clock_timestamp()
                             - CASE WHEN isfinite(last_attempted_at) THEN last_attempted_at END)::float8, 0)
       FROM django_jobs_job
-     WHERE state = 'RUNNING'
+     WHERE state = 'RUNNING' AND (%(queues)s::text[] IS NULL OR queue_name = ANY(%(queues)s::text[]))
      ORDER BY last_attempted_at, id LIMIT %(most)s
 """
 
@@ -61,6 +58,9 @@ OLDEST = (
               AND waiting.priority = place.priority
               AND waiting.run_after <= clock_timestamp() AND isfinite(waiting.run_after)
             ORDER BY waiting.run_after, waiting.id LIMIT 1) AS job
+     WHERE (%(queues)s::text[] IS NULL OR place.queue_name = ANY(%(queues)s::text[]))
+       AND NOT EXISTS (SELECT FROM django_jobs_queue AS paused
+                        WHERE paused.name = place.queue_name AND paused.paused_at IS NOT NULL)
      ORDER BY job.run_after, job.id LIMIT %(most)s
 """
 )
@@ -150,14 +150,23 @@ def live_workers(cursor: Cursor) -> list[LiveWorker]:
     return found
 
 
-def running_jobs(cursor: Cursor) -> list[RunningJob]:
-    """Return what runs, the longest first."""
-    return [RunningJob(*row) for row in run(cursor, (RUNNING, {"most": MOST}))]
+def running_jobs(cursor: Cursor, queues: Collection[str] | None = None) -> list[RunningJob]:
+    """Return what runs, of all queues or some, the longest first."""
+    return [RunningJob(*row) for row in run(cursor, (RUNNING, choice(queues)))]
 
 
-def oldest_due(cursor: Cursor) -> list[Oldest]:
-    """Return the longest due job of each queue and priority, the longest first."""
-    return [Oldest(*row) for row in run(cursor, (OLDEST, {"most": MOST_OLDEST}))]
+def oldest_due(cursor: Cursor, queues: Collection[str] | None = None) -> list[Oldest]:
+    """
+    Return the longest due job of each queue and priority, of all queues or some, the longest first.
+
+    Those of paused queues are left out: what is due there waits for whoever paused it.
+    """
+    return [Oldest(*row) for row in run(cursor, (OLDEST, choice(queues)))]
+
+
+def choice(queues: Collection[str] | None) -> dict[str, object]:
+    """Return the parameters of a list of all queues, or of some."""
+    return {"queues": None if queues is None else list(queues), "most": MOST}
 
 
 def paused_queues(cursor: Cursor) -> list[Paused]:

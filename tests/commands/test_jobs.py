@@ -151,6 +151,25 @@ class TestStatus:
         ]
         assert "no live worker knows this task" in jobs("status")
 
+    def test_paused_queues_are_not_waited_for_and_ten_are_enough(self):
+        for number in range(12):
+            row(queue_name=f"q{number}")
+        row(queue_name="paused", run_after=Now() - DAY)
+        Queue.objects.create(name="paused", paused_at=Now())
+
+        found = jobs_json("status")["oldest_due"]
+
+        assert len(found) == 10
+        assert "paused" not in {job["queue_name"] for job in found}
+
+    def test_long_runs_of_one_queue_are_found_among_many_of_others(self, monkeypatch):
+        monkeypatch.setattr("django_jobs.store.overview.MOST", 3)
+        worker = worker_row()
+        for name in ("other", "other", "other", "mail"):
+            row("RUNNING", queue_name=name, worker=worker.pk, last_attempted_at=Now() - HOUR)
+
+        assert len(jobs_json("status", "--queue", "mail")["long_runs"]) == 1
+
     def test_one_queue_can_be_looked_at_alone(self):
         row(queue_name="mail")
         row(queue_name="default")
@@ -555,6 +574,37 @@ class TestHealth:
 
         assert "healthy" in jobs("health")
         assert "has been due for 1 h 0 min" in str(refused("health", "--max-wait", "30m"))
+
+    @pytest.mark.parametrize("choice", [(), ("--queue", "mail")], ids=["all queues", "one"])
+    def test_however_many_queues_have_waited_for_longer_and_are_paused(self, choice):
+        worker_row()
+        for number in range(12):
+            row(queue_name=f"q{number}", run_after=Now() - 5 * HOUR)
+            Queue.objects.create(name=f"q{number}", paused_at=Now())
+        row(queue_name="mail", run_after=Now() - 2 * HOUR)
+
+        told = str(refused("health", "--max-wait", "1h", *choice))
+
+        assert "in queue mail has been due for 2 h" in told
+        assert "healthy" in jobs("health", "--max-wait", "3h", *choice)
+
+    def test_however_many_other_queues_have_waited_for_longer(self):
+        worker_row()
+        for number in range(12):
+            row(queue_name=f"q{number}", run_after=Now() - 5 * HOUR)
+        row(queue_name="mail", run_after=Now() - 2 * HOUR)
+
+        assert "in queue mail" in str(refused("health", "--max-wait", "1h", "--queue", "mail"))
+        assert "healthy" in jobs("health", "--max-wait", "3h", "--queue", "mail")
+        assert "in queue q" in str(refused("health", "--max-wait", "3h"))
+
+    def test_however_many_priorities_have_waited_for_longer_elsewhere(self):
+        worker_row()
+        for number in range(12):
+            row(queue_name="other", priority=number, run_after=Now() - 5 * HOUR)
+        row(queue_name="mail", run_after=Now() - 2 * HOUR)
+
+        assert "in queue mail" in str(refused("health", "--max-wait", "1h", "--queue", "mail"))
 
     def test_problems_have_stable_names_for_monitoring(self):
         row(queue_name="mail")

@@ -81,9 +81,10 @@ class TestPlans:
 
         assert explain(text, matching.parameters(Filter()) | place) == []
 
+    @pytest.mark.parametrize("queues", [None, ["mail", "default"]], ids=["all queues", "some"])
     @pytest.mark.parametrize("text", [overview.OLDEST, overview.RUNNING])
-    def test_what_goes_on_is_read_by_an_index(self, explain, text):
-        assert explain(text, {"most": 10}) == []
+    def test_what_goes_on_is_read_by_an_index(self, explain, text, queues):
+        assert explain(text, {"most": 10, "queues": queues}) == []
 
     def test_what_was_chosen_for_pruning_is_deleted_by_its_ids(self, explain):
         text, params = prune.prune_chosen([1, 2, 3], state="FAILED", before=datetime.now(UTC))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django_jobs.dashboard.surveying import Survey
+from django_jobs.dashboard.surveying import MOST_SHOWN, Survey
 from django_jobs.management.operating.printing import moment, number, span, table
 from django_jobs.store import overview, stats
 
@@ -24,7 +24,7 @@ def as_json(found: Survey) -> dict[str, Any]:
         "at": found.at,
         "states": {name: {"count": c.count, "exact": c.exact} for name, c in found.states.items()},
         "queues": found.queues,
-        "oldest_due": found.oldest,
+        "oldest_due": found.oldest[:MOST_SHOWN],
         "paused": found.paused,
         "workers": [
             {
@@ -79,7 +79,7 @@ def as_text(found: Survey) -> str:
         oldest = [
             (f"#{job.id}", job.queue_name, job.task_path, span(job.due_seconds),
              "" if job.task_is_known else "no live worker knows this task")
-            for job in found.oldest
+            for job in found.oldest[:MOST_SHOWN]
         ]  # fmt: skip
         parts.append("Due for longest:\n" + table(("job", "queue", "task", "for", ""), oldest))
     for queue in found.paused:
@@ -150,10 +150,8 @@ def problems_of(found: Survey, max_wait: timedelta | None) -> list[dict[str, str
         {"id": "unserved_queue", "message": f"queue {name} has due jobs, but no live worker serves it"}
         for name in found.unserved
     ]
-    paused = {queue.name for queue in found.paused}
-    waiting = [job for job in found.oldest if job.queue_name not in paused]
-    if max_wait is not None and waiting and waiting[0].due_seconds > max_wait.total_seconds():
-        job = waiting[0]
+    job = found.oldest[0] if found.oldest else None
+    if max_wait is not None and job is not None and job.due_seconds > max_wait.total_seconds():
         problems.append(
             {
                 "id": "waits_too_long",
