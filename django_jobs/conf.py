@@ -23,6 +23,9 @@ from django_jobs.exceptions import UnknownSetting, suggestion
 QUEUE_NAME_LENGTH = 128
 """Longest name of a queue, in characters."""
 
+TASK_PATH_LENGTH = 500
+"""Longest dotted path of a task, in characters."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.conf import QUEUE_NAME_LENGTH, TASK_PATH_LENGTH
 from django_jobs.fields import Numbers
 
 
@@ -19,8 +20,8 @@ class Stat(models.Model):
     id = models.BigAutoField(_("id"), primary_key=True)
     seconds = models.IntegerField(_("length"))
     at = models.DateTimeField(_("beginning"))
-    queue_name = models.CharField(_("queue"), max_length=128)
-    task_path = models.CharField(_("task"), max_length=500)
+    queue_name = models.CharField(_("queue"), max_length=QUEUE_NAME_LENGTH)
+    task_path = models.CharField(_("task"), max_length=TASK_PATH_LENGTH)
     completed = models.BigIntegerField(_("completed"), default=0)
     failed = models.BigIntegerField(_("failed"), default=0)
     retried = models.BigIntegerField(_("retried"), default=0)

@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
-from django_jobs.conf import QUEUE_NAME_LENGTH
+from django_jobs.conf import QUEUE_NAME_LENGTH, TASK_PATH_LENGTH
 from django_jobs.core.names import names_in, names_or_all, texts_by_name
 from django_jobs.core.states import FINAL, Decision, Kind, State
 from django_jobs.fields import JSONText, Known, Moment
@@ -33,9 +33,6 @@ Done = TypeVar("Done")
 """What an operation tells of what it did."""
 
 FINISHED = sorted(state.value for state in FINAL)
-
-TASK_PATH_LENGTH = 500
-"""Longest dotted path of a task."""
 
 
 class StateChoices(models.TextChoices):

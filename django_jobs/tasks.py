@@ -355,6 +355,11 @@ def positional_names(path: str) -> list[str] | None:
 def check_options(task: JobTask) -> None:
     """Raise InvalidTask for the first option of ours with a value that isn't allowed."""
     name = task.module_path
+    if len(name) > conf.TASK_PATH_LENGTH:
+        raise InvalidTask(
+            f"The dotted path of task {name[:80]}… has {len(name)} characters, and a row takes "
+            f"{conf.TASK_PATH_LENGTH}. Give the function or its module a shorter name."
+        )
     for option in ("max_attempts", "timeout", "keep_successful", "keep_failed", "backoff"):
         value = getattr(task, option)
         rule, wanted = conf.RULES[option]

@@ -115,6 +115,14 @@ class TestDecorator:
         assert (made.max_attempts, made.timeout, made.keep_failed) == (None, None, None)
         assert task(plain).max_attempts is UNSET
 
+    def test_refuses_a_path_that_no_row_takes(self, monkeypatch):
+        monkeypatch.setattr(plain, "__qualname__", "x" * 500)
+
+        with pytest.raises(
+            InvalidTask, match=r"^The dotted path of task tests\.test_tasks\.xxx.* has 517 characters"
+        ):
+            task(plain)
+
     def test_refuses_async_transactions(self):
         with pytest.raises(InvalidTask, match="async and transactional"):
             task(transactional=True)(awaited)
