@@ -348,10 +348,10 @@ class TestAsserting:
         errands.post.using(run_after=timedelta(hours=1)).enqueue("a")
         errands.post.using(run_after=at).enqueue("b")
 
-        assert_enqueued(errands.post, ["a"], due=timedelta(hours=1), queue_name="mail", priority=5)
+        assert_enqueued(errands.post, ["a"], due=timedelta(hours=1), queue="mail", priority=5)
         assert_enqueued(errands.post, ["b"], due=at, state="READY")
         assert_not_enqueued(errands.post, due=timedelta(0))
-        assert_not_enqueued(errands.post, queue_name="default")
+        assert_not_enqueued(errands.post, queue="default")
         assert_not_enqueued(errands.post, state="successful")
 
     def test_a_job_that_ran_was_enqueued_all_the_same(self):
@@ -385,7 +385,7 @@ class TestAsserting:
 
         assert [job.task_path for job in enqueued()] == [errands.post.module_path, errands.add.module_path]
         assert [job.args for job in enqueued(errands.add)] == [[1]]
-        assert [job.args for job in enqueued(queue_name="mail")] == [["a"]]
+        assert [job.args for job in enqueued(queue="mail")] == [["a"]]
 
     def test_the_fixture_has_all_of_it(self, jobs):
         with jobs.immediate():

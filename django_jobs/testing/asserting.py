@@ -26,7 +26,7 @@ MOST_SHOWN = 20
 def enqueued(
     task: Task | str | None = None,  # type: ignore[type-arg]  # generic in the backport only
     *,
-    queue_name: str | None = None,
+    queue: str | None = None,
     using: str | None = None,
 ) -> list[Job]:
     """
@@ -40,8 +40,8 @@ def enqueued(
     found = Job.objects.using(using or conf.database()).order_by("pk")
     if task is not None:
         found = found.filter(task_path=task if isinstance(task, str) else task.module_path)
-    if queue_name is not None:
-        found = found.filter(queue_name=queue_name)
+    if queue is not None:
+        found = found.filter(queue_name=queue)
     return list(found)
 
 
@@ -50,7 +50,7 @@ def assert_enqueued(
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     *,
-    queue_name: str | None = None,
+    queue: str | None = None,
     due: datetime | timedelta | None = None,
     priority: int | None = None,
     state: str | None = None,
@@ -66,7 +66,7 @@ def assert_enqueued(
     """
     if count is not None and count < 1:
         raise ValueError(f"count={count}: to assert that no job was enqueued, call assert_not_enqueued.")
-    wanted = Wanted(task, args, kwargs, queue_name, due, priority, state)
+    wanted = Wanted(task, args, kwargs, queue, due, priority, state)
     of_task = enqueued(task, using=using)
     found = [job for job in of_task if wanted.fits(job)]
     if not found or count not in (None, len(found)):
@@ -80,14 +80,14 @@ def assert_not_enqueued(
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     *,
-    queue_name: str | None = None,
+    queue: str | None = None,
     due: datetime | timedelta | None = None,
     priority: int | None = None,
     state: str | None = None,
     using: str | None = None,
 ) -> None:
     """Assert that no such job was enqueued; without `task`, none at all. See `assert_enqueued`."""
-    wanted = Wanted(task, args, kwargs, queue_name, due, priority, state)
+    wanted = Wanted(task, args, kwargs, queue, due, priority, state)
     found = [job for job in enqueued(task, using=using) if wanted.fits(job)]
     if found:
         raise AssertionError(f"{len(found)} jobs of {wanted} were enqueued.{listed(found, using)}")
@@ -101,19 +101,19 @@ class Wanted:
         task: Task | str | None,  # type: ignore[type-arg]
         args: Sequence[Any] | None,
         kwargs: Mapping[str, Any] | None,
-        queue_name: str | None,
+        queue: str | None,
         due: datetime | timedelta | None,
         priority: int | None,
         state: str | None,
     ) -> None:
         self.task = task
         self.call = None if args is None and kwargs is None else plain(task, args or (), kwargs or {})
-        self.queue_name, self.due, self.priority, self.state = queue_name, due, priority, state
+        self.queue, self.due, self.priority, self.state = queue, due, priority, state
 
     def fits(self, job: Job) -> bool:
         return (
             (self.call is None or self.call == bound(self.task, job.args, job.kwargs))
-            and self.queue_name in (None, job.queue_name)
+            and self.queue in (None, job.queue_name)
             and self.priority in (None, job.priority)
             and (self.state is None or str(self.state).upper() == job.state)
             and self.is_due(job)
@@ -131,7 +131,7 @@ class Wanted:
         parts = [
             f"{name}={value!r}"
             for name, value in (
-                ("queue_name", self.queue_name),
+                ("queue", self.queue),
                 ("due", self.due),
                 ("priority", self.priority),
                 ("state", self.state),
@@ -168,7 +168,7 @@ def listed(jobs: Sequence[Job], using: str | None) -> str:
         others = sorted({job.task_path for job in enqueued(using=using)})
         return f" Jobs were enqueued of: {', '.join(others)}." if others else " Nothing was enqueued."
     lines = [
-        f"  #{job.pk} args={job.args!r} kwargs={job.kwargs!r} queue_name={job.queue_name!r} "
+        f"  #{job.pk} args={job.args!r} kwargs={job.kwargs!r} queue={job.queue_name!r} "
         f"priority={job.priority} due={job.run_after.isoformat()} state={job.state}"
         for job in jobs[:MOST_SHOWN]
     ]

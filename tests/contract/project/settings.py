@@ -48,9 +48,9 @@ LOGGING = {
     },
 }
 
-DATABASES = deepcopy(tests_settings.DATABASES)
+DATABASES: dict[str, Any] = deepcopy(tests_settings.DATABASES)
 DATABASES["default"] |= {"NAME": NAME, "TEST": {"NAME": f"{NAME}_test"}}
-TASKS = {"default": {"BACKEND": BACKEND, "QUEUES": ["default", "mail"]}}
+TASKS: dict[str, Any] = {"default": {"BACKEND": BACKEND, "QUEUES": ["default", "mail"]}}
 if LAYOUT == "two":
     DATABASES["second"] = DATABASES["default"] | {
         "NAME": f"{NAME}_second",

@@ -29,7 +29,7 @@ class InATestCase(JobsTestMixin, TestCase):
         book = Book.objects.create(title="Momo")
         with transaction.atomic():
             result = print_title.enqueue(book.pk)
-        self.assert_enqueued(print_title, [book.pk], queue_name="default", due=timedelta(0))
+        self.assert_enqueued(print_title, [book.pk], queue="default", due=timedelta(0))
         self.assert_not_enqueued(fail)
 
         assert self.run_due().completed == 1
