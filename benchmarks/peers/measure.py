@@ -30,7 +30,7 @@ from benchmarks.ground import PATIENCE, wait_for
 from benchmarks.peers.catalogue import Contender
 from benchmarks.peers.environments import CHECKOUT
 from benchmarks.peers.marks import FILE, Mark, Marks, marks_for
-from benchmarks.peers.servers import Databases, Redis
+from benchmarks.peers.servers import NAME, Databases, Redis
 
 GAP_SECONDS = 0.05
 """Mean pause between two jobs of an otherwise idle worker."""
@@ -71,6 +71,7 @@ class Client:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
+                start_new_session=True,
             )
 
     def ask(self, verb: str, *arguments: Any) -> Any:
@@ -86,9 +87,11 @@ class Client:
     def close(self) -> None:
         """End the process."""
         assert self.process.stdin
+        assert self.process.stdout
         with suppress(BrokenPipeError):
             self.process.stdin.close()
         end([self.process])
+        self.process.stdout.close()
 
 
 class Session:
@@ -123,21 +126,19 @@ class Session:
             end(self.running)
             self.running = []
 
-    def wait(self, marks: Marks, jobs: int) -> None:
-        """Wait until so many bodies have begun. Raises Failed, also as soon as a worker has ended."""
+    def wait(self, marks: Marks, numbers: range) -> None:
+        """Wait until the bodies of these jobs have run. Raises Failed, also as soon as a worker has ended."""
 
-        def begun(numbers: range) -> bool:
+        def ran() -> bool:
             if any(worker.poll() is not None for worker in self.running):
                 raise Failed(f"a worker ended by itself: {end_of(self.log)}")
             return all(marks.read(number) for number in numbers)
 
         try:
-            # Jobs begin nearly in order: the last ones tell cheaply, then all are counted.
-            wait_for(lambda: begun(range(max(0, jobs - 20), jobs)), pause=0.01)
-            wait_for(lambda: begun(range(jobs)), pause=0.05)
+            wait_for(ran, pause=0.01)
         except TimeoutError:
             raise Failed(
-                f"{len(marks.all())} of {jobs} jobs within {PATIENCE:.0f} s: {end_of(self.log)}"
+                f"{len(marks.all())} of {marks.jobs} jobs within {PATIENCE:.0f} s: {end_of(self.log)}"
             ) from None
 
 
@@ -160,7 +161,7 @@ def session(contender: Contender, place: Place, jobs: int) -> Iterator[tuple[Ses
 
 def prepare(contender: Contender, python: str, databases: Databases, redis: Redis | None) -> Place:
     """Have the contender make its tables in a template. Raises Failed."""
-    template = f"django_jobs_peers_{contender.identifier}"
+    template = f"{NAME}_{contender.identifier}"
     url = databases.new_template(template)
     with tempfile.TemporaryDirectory(prefix="django-jobs-peers-") as folder:
         client = Client(python, environment(contender, url, redis), Path(folder) / "log")
@@ -177,9 +178,11 @@ def drain(contender: Contender, place: Place, kind: str, jobs: int, processes: i
         found.client.ask("many", kind, jobs)
         place.databases.settle(found.url)
         with found.workers(processes):
-            found.wait(marks, jobs)
+            # Jobs run nearly in order, so the last ones tell cheaply when to begin asking the queue.
+            found.wait(marks, range(max(0, jobs - 20), jobs))
             wait_for(lambda: found.client.ask("unfinished") == 0, pause=0.01)
             stored_at = time.time()
+            found.wait(marks, range(jobs))
         ran = marks.all()
     since, until, counted = window(ran)
     if (began := len({mark.process for mark in ran})) < processes or counted < jobs / 4:
@@ -214,9 +217,9 @@ def pick_up(contender: Contender, place: Place, jobs: int) -> dict[str, float]:
     jobs += WARM_UP
     with session(contender, place, jobs) as (found, marks), found.workers(1):
         found.client.ask("spaced", 0, WARM_UP, GAP_SECONDS)
-        found.wait(marks, WARM_UP)
+        found.wait(marks, range(WARM_UP))
         committed = found.client.ask("spaced", WARM_UP, jobs, GAP_SECONDS)
-        found.wait(marks, jobs)
+        found.wait(marks, range(jobs))
         began = [mark.at for mark in marks.all()][WARM_UP:]
     waits = [(body - commit) * 1000 for body, commit in zip(began, committed, strict=True)]
     return {f"p{percent}": percentile(waits, percent) for percent in (50, 95, 99)}
@@ -249,7 +252,7 @@ def environment(contender: Contender, url: str, redis: Redis | None) -> dict[str
 
 
 def end(running: list[subprocess.Popen[Any]]) -> None:
-    """End processes, kindly first, and whatever they have started and left."""
+    """End processes that lead a session each, kindly first, and whatever they have started and left."""
     for process in running:
         process.terminate()
     for process in running:
@@ -258,9 +261,8 @@ def end(running: list[subprocess.Popen[Any]]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        with suppress(ProcessLookupError, PermissionError):
-            if os.getpgid(0) != process.pid:
-                os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def end_of(log: Path) -> str:

@@ -15,6 +15,7 @@ from benchmarks.ground import checkpoint, url_of, wait_for
 from benchmarks.peers.plain import ROWS
 
 NAME = "django_jobs_peers"
+"""What the names of all databases here begin with."""
 
 
 class Databases:
@@ -58,9 +59,11 @@ class Databases:
     @contextmanager
     def copy(self, template: str) -> Iterator[str]:
         """Give the address of a fresh copy, and drop it afterwards."""
-        name = f"{NAME}_run"
-        yield self.create(name, template)
-        self.drop(name)
+        name = f"{template}_run"
+        try:
+            yield self.create(name, template)
+        finally:
+            self.drop(name)
 
     def settle(self, url: str) -> None:
         """Before a drain: statistics of what was loaded, and no checkpoint in the middle."""

@@ -15,12 +15,12 @@ import pytest
 from django.db import connections
 
 from benchmarks.ground import url_of
-from benchmarks.peers.catalogue import CONTENDERS, OURS
+from benchmarks.peers.catalogue import CONTENDERS, OURS, each
 from benchmarks.peers.environments import NotInstalled, environment
 from benchmarks.peers.marks import FILE, Mark, marks_for
-from benchmarks.peers.measure import window
+from benchmarks.peers.measure import Failed, TooShort, drain, prepare, window
 from benchmarks.peers.report import Report
-from benchmarks.peers.servers import NAME
+from benchmarks.peers.servers import NAME, Databases
 
 TINY = ["--runs", "1", "--seconds", "0.05", "--latencies", "5", "--enqueues", "10"]
 
@@ -63,10 +63,10 @@ def peers(server):
     return run
 
 
-def databases(server):
+def databases(server, contender):
     with psycopg.connect(server) as connection:
         return connection.execute(
-            "SELECT datname FROM pg_database WHERE starts_with(datname, %s)", [NAME]
+            "SELECT datname FROM pg_database WHERE starts_with(datname, %s)", [f"{NAME}_{contender}"]
         ).fetchall()
 
 
@@ -101,7 +101,7 @@ def test_the_command_measures_with_its_own_marks_and_leaves_no_database(broken, 
     assert 0 < figures["p50"][0] <= figures["p99"][0]
     assert figures["enqueue"][0] > 0
     assert "| django_jobs | " in printed
-    assert databases(server) == []
+    assert databases(server, "django_jobs") == []
 
 
 def test_a_queue_that_fails_is_left_out_with_what_it_printed(broken):
@@ -132,7 +132,34 @@ def test_another_queue_is_installed_and_measured_in_an_environment_of_its_own(pe
     ours = report["queues"]["django_jobs"]["figures"]["drain nothing 1"][0]
     ratio = float(found["ours/theirs"]["drain nothing 1"].replace(",", ""))
     assert ratio == pytest.approx(ours / found["figures"]["drain nothing 1"][0], abs=0.5)
-    assert databases(server) == []
+    assert databases(server, "oban") == []
+
+
+def test_a_worker_that_ends_by_itself_is_not_waited_for(server):
+    broken = replace(OURS, name="broken", workers=each("-c", "raise SystemExit('no luck today')"))
+    databases_made = Databases(server)
+    try:
+        place = prepare(broken, sys.executable, databases_made, None)
+
+        with pytest.raises(Failed, match="a worker ended by itself: no luck today"):
+            drain(broken, place, "nothing", 10, 1)
+    finally:
+        databases_made.close()
+
+    assert databases(server, "broken") == []
+
+
+def test_a_drain_in_which_a_process_had_no_part_has_no_figure(server):
+    # Asked for two, it runs one.
+    lonely = replace(OURS, name="lonely", workers=lambda processes: OURS.workers(1))
+    databases_made = Databases(server)
+    try:
+        place = prepare(lonely, sys.executable, databases_made, None)
+
+        with pytest.raises(TooShort, match="1 of 2 processes had a part in 20 jobs"):
+            drain(lonely, place, "nothing", 20, 2)
+    finally:
+        databases_made.close()
 
 
 def test_packages_that_can_t_be_installed_are_a_reason_with_the_words_of_pip(tmp_path):
