@@ -151,8 +151,7 @@ def of_workers(found: Facts) -> Iterator[Reason]:
             "unserved",
             gettext("No live worker serves the queue “%(queue)s”; there are %(workers)s.")
             % {"queue": found.queue_name, "workers": names(live)},
-            gettext("Start a worker for it with: %(command)s")
-            % {"command": runjobs_for(found.queue_name)},
+            gettext("Start a worker for it with: %(command)s") % {"command": runjobs_for(found.queue_name)},
         )
     elif not able:
         yield Reason(

@@ -8,8 +8,6 @@ with five jobs and with five million. Its live part is also served alone, for th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -23,19 +21,16 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
-from django_jobs.core.histogram import quantile
 from django_jobs.dashboard import shown
 from django_jobs.dashboard.base import ReadOnlyPages
-from django_jobs.dashboard.charts import chart
 from django_jobs.dashboard.hurried import hurried
+from django_jobs.dashboard.pace import lengths, pace, period_of, seconds
 from django_jobs.dashboard.surveying import MOST_SHOWN, Survey, survey
 from django_jobs.dashboard.warnings import OPEN_FOR_SECONDS, warnings
 from django_jobs.models import Queue, Worker
 from django_jobs.store import health, statistics
 from django_jobs.store.overview import LiveWorker
-from django_jobs.store.statistics import PERIODS, Moment, Period, Tally
-
-PERIOD_WORDS = {"hour": _("last hour"), "day": _("last 24 hours"), "week": _("last 7 days")}
+from django_jobs.store.statistics import Figures, Period, Tally
 
 STATES = {
     # of the survey: its words, and the filter of the list of jobs
@@ -51,15 +46,6 @@ MOST_ROWS = 50
 """Queues, tasks and workers that are listed."""
 
 LONG_RUN = timedelta(days=365)
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What workers wrote down of one period."""
-
-    totals: Mapping[str, Moment]
-    course: Sequence[Moment]
-    kinds: Mapping[tuple[str, str], Tally]
 
 
 class OverviewAdmin(ReadOnlyPages):
@@ -78,7 +64,7 @@ class OverviewAdmin(ReadOnlyPages):
             raise PermissionDenied
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
-        period = next((p for p in PERIODS if p.name == request.GET.get("period")), PERIODS[0])
+        period = period_of(request)
         request.current_app = self.admin_site.name
         live = {**self.live_context(request, period), "opts": self.opts}
         if request.headers.get("X-Django-Jobs-Part") == "live":
@@ -99,14 +85,7 @@ class OverviewAdmin(ReadOnlyPages):
         """Read everything that changes."""
         alias = conf.database()
         found = hurried(alias, lambda cursor: survey(alias, None, LONG_RUN))
-        figures = hurried(
-            alias,
-            lambda cursor: Figures(
-                statistics.totals(cursor),
-                statistics.course(cursor, period),
-                statistics.kinds(cursor, period),
-            ),
-        )
+        figures = hurried(alias, lambda cursor: statistics.figures(cursor, period))
         failures = hurried(alias, statistics.failures)
         condition = hurried(alias, lambda cursor: health.condition(cursor, open_for_seconds=OPEN_FOR_SECONDS))
         return {
@@ -117,11 +96,8 @@ class OverviewAdmin(ReadOnlyPages):
             "states": [] if found is None else self.states(found),
             "workers": [] if found is None else self.workers(request, found),
             "oldest": [] if found is None else self.oldest(found),
-            "periods": self.periods(figures, period),
-            "period_words": PERIOD_WORDS[period.name],
-            "chart": None if figures is None else chart(figures.course, period),
+            **pace(figures, period, self.jobs_url),
             "queues": self.queues(request, found, figures),
-            "tasks": [] if figures is None else self.tasks(figures),
             "failures": [self.failure(failure) for failure in failures or ()],
             "among": shown.grouped(statistics.NEWEST_ATTEMPTS),
         }
@@ -140,20 +116,6 @@ class OverviewAdmin(ReadOnlyPages):
                 "url": self.jobs_url(state=state),
             }
             for name, (words, state) in STATES.items()
-        ]
-
-    def periods(self, figures: Figures | None, chosen: Period) -> list[dict[str, Any]]:
-        """Return what ended in each period, with the address that shows it."""
-        if figures is None:
-            return []
-        return [
-            {
-                "title": PERIOD_WORDS[period.name],
-                "is_chosen": period is chosen,
-                "url": f"?{urlencode({'period': period.name})}",
-                **rates(figures.totals[period.name], period),
-            }
-            for period in PERIODS
         ]
 
     def queues(
@@ -185,20 +147,6 @@ class OverviewAdmin(ReadOnlyPages):
                 }
             )
         return rows[:MOST_ROWS]
-
-    def tasks(self, figures: Figures) -> list[dict[str, Any]]:
-        """Return one row for each task that ended in the period, those that failed most first."""
-        ended = statistics.together((task, tally) for (_queue, task), tally in figures.kinds.items())
-        in_order = sorted(ended.items(), key=lambda item: (-item[1].failed, -item[1].ended, item[0]))
-        return [
-            {
-                "name": shown.path(name) if name else gettext("others"),
-                "url": self.jobs_url(task=name) if name else "",
-                **lengths(tally),
-            }
-            for name, tally in in_order[:MOST_ROWS]
-            if tally.ended
-        ]
 
     def workers(self, request: HttpRequest, found: Survey) -> list[dict[str, Any]]:
         """Return one row for each live worker, with its load."""
@@ -249,34 +197,3 @@ def worker_badge(worker: LiveWorker, *, is_stale: bool) -> str:
         return shown.badge(gettext("silent: probably dead"), "lost")
     words = gettext("stopping") if worker.state == "STOPPING" else gettext("running")
     return shown.badge(words, f"worker-{worker.state.lower()}")
-
-
-def seconds(length: float | None) -> timedelta | None:
-    return None if length is None else timedelta(seconds=length)
-
-
-def rates(moment: Moment, period: Period) -> dict[str, str]:
-    """Return what ended in a period, and how fast."""
-    ended = moment.completed + moment.failed + moment.retried
-    a_minute = ended / (period.length.total_seconds() / 60)
-    return {
-        "completed": shown.grouped(moment.completed),
-        "failed": shown.grouped(moment.failed),
-        "retried": shown.grouped(moment.retried),
-        "share": shown.share(moment.failed, ended),
-        "rate": shown.figure(a_minute),
-    }
-
-
-def lengths(tally: Tally) -> dict[str, Any]:
-    """Return how many runs ended, and how long they waited and took."""
-    found: dict[str, Any] = {
-        "ended": shown.grouped(tally.ended),
-        "failed": shown.grouped(tally.failed),
-        "has_failed": bool(tally.failed),
-        "share": shown.share(tally.failed, tally.ended),
-    }
-    for name, classes in (("wait", tally.waits), ("run", tally.runs)):
-        for share in (50, 95):
-            found[f"{name}{share}"] = shown.span(seconds(quantile(classes, share / 100)))
-    return found

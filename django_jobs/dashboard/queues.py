@@ -31,10 +31,12 @@ from django_jobs.dashboard import shown
 from django_jobs.dashboard.actions import NoChoice, ReasonChoice
 from django_jobs.dashboard.base import ReadOnlyPages, button
 from django_jobs.dashboard.confirming import Crumb, Question, ask
+from django_jobs.dashboard.hurried import hurried
+from django_jobs.dashboard.pace import pace, period_of
 from django_jobs.dashboard.workers import is_stale, with_signs_of_life
 from django_jobs.models import Queue, Worker, WorkerState
 from django_jobs.operations import Operations
-from django_jobs.store import stats
+from django_jobs.store import statistics, stats
 from django_jobs.tasks import registry
 
 
@@ -228,8 +230,15 @@ class QueueAdmin(ReadOnlyPages):
         return [(None, {"fields": fields})]
 
     def detail_context(self, request: HttpRequest, instance: Any) -> dict[str, Any]:
-        """Add what the warning and the link need."""
-        return {"view": instance.view, "may_see_jobs": request.user.has_perm("django_jobs.view_job")}
+        """Add what the warning, the link and the figures need."""
+        period, name = period_of(request), instance.name
+        found = hurried(conf.database(), lambda cursor: statistics.figures(cursor, period, name))
+        return {
+            "view": instance.view,
+            "may_see_jobs": request.user.has_perm("django_jobs.view_job"),
+            "took_too_long": found is None,
+            **pace(found, period, lambda **filters: f"{instance.view.jobs_url}&{urlencode(filters)}"),
+        }
 
     state = of_view("state", _("state"))
     due = of_view("due", _("due"))

@@ -79,8 +79,7 @@ def of_queues(found: Survey) -> Iterator[Warning]:
             "unserved",
             gettext("Nobody serves the queue “%(queue)s”: %(due)s due, the oldest waits for %(span)s.")
             % {"queue": queue.name, "due": grouped(queue.due), "span": seconds(queue.oldest_due_seconds)},
-            gettext("Start a worker for it with: %(command)s")
-            % {"command": runjobs_for(queue.name)},
+            gettext("Start a worker for it with: %(command)s") % {"command": runjobs_for(queue.name)},
         )
 
 

@@ -51,6 +51,7 @@ TOTALS = """
         AS period (name, seconds, length)
       LEFT JOIN django_jobs_stat AS stat
         ON stat.seconds = period.seconds AND stat.at > now() - period.length
+       AND (%(queue)s::text IS NULL OR stat.queue_name = %(queue)s::text)
      GROUP BY period.name
 """
 
@@ -58,13 +59,15 @@ COURSE = """
     SELECT at, sum(completed)::bigint, sum(failed)::bigint, sum(retried)::bigint
       FROM django_jobs_stat
      WHERE seconds = %(seconds)s AND at > now() - %(length)s::interval
+       AND (%(queue)s::text IS NULL OR queue_name = %(queue)s::text)
      GROUP BY at ORDER BY at
 """
 
 KINDS = """
     WITH chosen AS (
         SELECT * FROM django_jobs_stat
-         WHERE seconds = %(seconds)s AND at > now() - %(length)s::interval),
+         WHERE seconds = %(seconds)s AND at > now() - %(length)s::interval
+           AND (%(queue)s::text IS NULL OR queue_name = %(queue)s::text)),
     class AS (
         SELECT queue_name, task_path, n, sum(wait)::bigint AS waits, sum(run)::bigint AS runs
           FROM chosen
@@ -200,28 +203,45 @@ def add(tallies: Mapping[tuple[str, str], Tally]) -> Statement:
     return ADD, {"counted": json.dumps(counted)}
 
 
-def totals(cursor: Cursor, periods: Sequence[Period] = PERIODS) -> dict[str, Moment]:
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What workers wrote down of one period."""
+
+    totals: Mapping[str, Moment]
+    """What ended in each of the periods, by its name."""
+    course: Sequence[Moment]
+    kinds: Mapping[tuple[str, str], Tally]
+
+
+def figures(cursor: Cursor, period: Period, queue: str | None = None) -> Figures:
+    """Return what workers wrote down of a period, of all queues or one."""
+    return Figures(totals(cursor, queue), course(cursor, period, queue), kinds(cursor, period, queue))
+
+
+def totals(cursor: Cursor, queue: str | None = None) -> dict[str, Moment]:
     """Return what ended in each period, by its name."""
     parameters = {
-        "names": [period.name for period in periods],
-        "seconds": [period.seconds for period in periods],
-        "lengths": [period.length for period in periods],
+        "names": [period.name for period in PERIODS],
+        "seconds": [period.seconds for period in PERIODS],
+        "lengths": [period.length for period in PERIODS],
+        "queue": queue,
     }
     return {row[0]: Moment(datetime.min, *row[1:]) for row in run(cursor, (TOTALS, parameters))}  # noqa: DTZ901
 
 
-def course(cursor: Cursor, period: Period) -> list[Moment]:
+def course(cursor: Cursor, period: Period, queue: str | None = None) -> list[Moment]:
     """Return the minutes or hours of a period in which anything ended, in order."""
-    return [Moment(*row) for row in run(cursor, (COURSE, parameters_of(period)))]
+    return [Moment(*row) for row in run(cursor, (COURSE, parameters_of(period, queue)))]
 
 
-def kinds(cursor: Cursor, period: Period) -> dict[tuple[str, str], Tally]:
+def kinds(cursor: Cursor, period: Period, queue: str | None = None) -> dict[tuple[str, str], Tally]:
     """Return what ended in a period by queue and task."""
-    return {(row[0], row[1]): Tally(*row[2:]) for row in run(cursor, (KINDS, parameters_of(period)))}
+    rows = run(cursor, (KINDS, parameters_of(period, queue)))
+    return {(row[0], row[1]): Tally(*row[2:]) for row in rows}
 
 
-def parameters_of(period: Period) -> dict[str, object]:
-    return {"seconds": period.seconds, "length": period.length}
+def parameters_of(period: Period, queue: str | None = None) -> dict[str, object]:
+    return {"seconds": period.seconds, "length": period.length, "queue": queue}
 
 
 def failures(cursor: Cursor) -> list[Failure]:

@@ -11,7 +11,8 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils import timezone, translation
 
-from django_jobs.models import Attempt, Job, Worker
+from django_jobs.models import Attempt, Job, Stat, Worker
+from django_jobs.store.statistics import Tally
 
 JOBS = "/admin/django_jobs/job/"
 QUEUES = "/admin/django_jobs/queue/"
@@ -53,6 +54,28 @@ def make_job(db: None) -> MakeJob:
         return Job.objects.create(**belongs | {"state": stored} | columns)
 
     return make
+
+
+@pytest.fixture
+def put(db):
+    """Write figures of a minute and of an hour, as workers do."""
+
+    def put(ago=timedelta(0), seconds=(60, 3600), queue="mail", task="shop.tasks.send", lengths=(), **counts):
+        tally = Tally()
+        for waited, ran in lengths:
+            tally.took(waited, ran)
+        for length in seconds:
+            Stat.objects.create(
+                seconds=length,
+                at=timezone.now().replace(second=0, microsecond=0) - ago,
+                queue_name=queue,
+                task_path=task,
+                waits=tally.waits,
+                runs=tally.runs,
+                **counts,
+            )
+
+    return put
 
 
 @pytest.fixture

@@ -12,10 +12,9 @@ from django.utils import timezone
 from django_jobs.dashboard import hurried
 from django_jobs.dashboard.surveying import survey
 from django_jobs.dashboard.warnings import warnings
-from django_jobs.models import Attempt, Queue, Stat
+from django_jobs.models import Attempt, Queue
 from django_jobs.store import health
 from django_jobs.store.health import Condition, Holder, Table
-from django_jobs.store.statistics import Tally
 from tests.admin.conftest import EVIL, JOBS, OVERVIEW, QUEUES, WORKERS, detail
 
 pytestmark = pytest.mark.django_db
@@ -25,28 +24,6 @@ LIVE = {"X-Django-Jobs-Part": "live"}
 
 def shown(client, **query):
     return client.get(OVERVIEW, query).context
-
-
-@pytest.fixture
-def put(db):
-    """Write figures of a minute and of an hour, as workers do."""
-
-    def put(ago=timedelta(0), seconds=(60, 3600), queue="mail", task="shop.tasks.send", lengths=(), **counts):
-        tally = Tally()
-        for waited, ran in lengths:
-            tally.took(waited, ran)
-        for length in seconds:
-            Stat.objects.create(
-                seconds=length,
-                at=timezone.now().replace(second=0, microsecond=0) - ago,
-                queue_name=queue,
-                task_path=task,
-                waits=tally.waits,
-                runs=tally.runs,
-                **counts,
-            )
-
-    return put
 
 
 class TestStates:

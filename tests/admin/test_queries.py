@@ -52,7 +52,8 @@ def statements(client, page):
         # expired, transactions; and for each of these four a savepoint and a limit, both taken back
         (OVERVIEW, 7 + 3 + 1 + 3 + 4 * 4),
         (QUEUES, 4),  # depths, ended, settings, workers
-        (f"{QUEUES}queue-0/change/", 3),
+        # depths, settings, workers; totals, course, kinds, with a savepoint and a limit, both taken back
+        (f"{QUEUES}queue-0/change/", 3 + 3 + 4),
         (f"{QUEUES}pause/queue-0/", 3),
     ],
 )

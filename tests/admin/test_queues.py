@@ -135,6 +135,43 @@ class TestList:
         assert "There are no queues yet" in admin_client.get(QUEUES).content.decode()
 
 
+class TestFigures:
+    def page(self, client, **query):
+        return client.get(f"{QUEUES}mail/change/", query)
+
+    def test_a_queue_s_page_tells_its_throughput_and_no_other_s(self, admin_client, make_job, put):
+        make_job(queue_name="mail")
+        put(queue="mail", task="a", completed=54, failed=6, lengths=[(0.01, 1.0)] * 4)
+        put(queue="web", task="b", completed=1000)
+
+        page = self.page(admin_client)
+
+        hour = page.context["periods"][0]
+        assert (hour["rate"], hour["completed"], hour["failed"]) == ("1.0", "54", "6")
+        assert page.context["chart"].says == "54 completed, 0 to be retried, 6 failed"
+        [row] = page.context["tasks"]
+        assert (row["ended"], row["run50"]) == ("60", "874 ms")
+        assert f"{JOBS}?queue=mail&amp;task=a" in page.content.decode()
+
+    def test_the_period_can_be_chosen(self, admin_client, make_job, put):
+        make_job(queue_name="mail")
+        put(timedelta(hours=5), (3600,), queue="mail", completed=7)
+
+        assert self.page(admin_client).context["tasks"] == []
+        page = self.page(admin_client, period="day")
+        assert [row["ended"] for row in page.context["tasks"]] == ["7"]
+        assert "Tasks, last 24 hours" in page.content.decode()
+
+    def test_figures_that_take_too_long_are_left_out(self, admin_client, make_job, monkeypatch):
+        make_job(queue_name="mail")
+        monkeypatch.setattr("django_jobs.dashboard.queues.hurried", lambda alias, read: None)
+
+        page = self.page(admin_client).content.decode()
+
+        assert "a part of this page took too long" in page
+        assert "Pause" in page
+
+
 class TestPause:
     def test_pausing_asks_and_then_keeps_who_when_and_why(self, admin_client, admin_user, make_job):
         make_job(queue_name="mail")
