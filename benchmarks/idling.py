@@ -27,8 +27,6 @@ TRANSACTIONS = """
 
 CLAIMED = "SELECT EXTRACT(epoch FROM max(started_at))::float8 FROM django_jobs_job"
 
-QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-
 
 def idle(ground: Ground, sizes: Sizes) -> Iterator[Found]:
     """Watch one idle worker for a while; then have it run jobs in all its slots, and weigh it."""
@@ -174,7 +172,8 @@ def start(ground: Ground, sizes: Sizes) -> Iterator[Found]:
             )
             began = time.time()
             command = [sys.executable, "manage.py", "runjobs", "--verbosity", "0"]
-            worker = subprocess.Popen(command, env=environment, **QUIET)
+            quiet = subprocess.DEVNULL
+            worker = subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet)
             try:
                 at = wait_for(lambda: shop.one(CLAIMED), pause=0.05)
             finally:
