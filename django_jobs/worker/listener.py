@@ -119,6 +119,7 @@ class Listener:
         if self.thread.ident is not None:  # it begins once the worker is registered
             self.thread.join(seconds)
         if not self.thread.is_alive():
+            self.close()  # also where the thread broke
             os.close(self.wakeup)
             os.close(self.waker)
             self.wakeup = self.waker = -1
