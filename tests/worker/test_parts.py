@@ -46,7 +46,7 @@ class TestBrokenParts:
         assert worker.join(20)
         assert worker.dispatcher.loop.error is not None
         assert worker.ending.startswith("broken")
-        assert not worker.is_healthy
+        eventually(lambda: not worker.is_healthy)
         assert "the dispatcher broke; the worker ends" in caplog.text
 
 
