@@ -44,15 +44,17 @@ POINT = {"times": "ARRAY[:after_time::timestamptz]", "ids": ":after_id::text"}
 
 
 def measure(ground: Ground, sizes: Sizes) -> Iterator[Found]:
-    """Compare pgbench with one client and two with workers, in turns."""
+    """Compare workers with pgbench before and after them, with one client and with two."""
     from benchmarks.tasks import nothing, nothing_async
 
     jobs = sizes.jobs
-    who, one = limit(ground, jobs, 1)
+    who, before = limit(ground, jobs, 1)
     thread = drain(ground, nothing, jobs, 1)
     event_loop = drain(ground, nothing_async, jobs, 1)
-    _, two = limit(ground, jobs, 2)
+    one = (before + limit(ground, jobs, 1)[1]) / 2
+    _, before = limit(ground, jobs, 2)
     both = drain(ground, nothing, jobs, 2)
+    two = (before + limit(ground, jobs, 2)[1]) / 2
     yield Found(f"{who}, batches of {BATCH}, 1 client", JOBS_PER_SECOND, one)
     yield Found(f"{who}, batches of {BATCH}, 2 clients", JOBS_PER_SECOND, two)
     yield Found("1 process, no-op in a thread", JOBS_PER_SECOND, thread)
