@@ -20,6 +20,7 @@ from django.utils.module_loading import import_string
 
 from django_jobs.core import rich
 from django_jobs.core.arguments import decode
+from django_jobs.core.ids import id_of
 from django_jobs.core.records import ClaimedJob
 from django_jobs.core.states import FAILURES, UNCOUNTED, State
 from django_jobs.exceptions import UnknownSetting
@@ -44,8 +45,6 @@ STATUS = {
 }
 """Django's four statuses, on to which our states are projected."""
 
-LARGEST_ID = 2**63 - 1
-
 LEFT_OUT = "(not brought along: get_result() and Job.history() have it)"
 """Stands for the traceback of a run that is long past, in the result that a running body sees."""
 
@@ -60,9 +59,9 @@ def get(result_id: str, *, database: str, backend: str) -> AnyResult:
     from django_jobs.models import Job  # not at import: a backend may be made before the apps are loaded
 
     text = result_id if isinstance(result_id, str) else ""  # type: ignore[redundant-expr]  # callers err
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
+    number = id_of(text)
     job = None
-    if 0 < number <= LARGEST_ID and text == str(number):
+    if number is not None and text == str(number):
         job = Job.objects.using(database).filter(pk=number).prefetch_related("attempts").first()
     if job is None:
         raise TaskResultDoesNotExist(f"There is no job with the id {text[:64]!r}.")

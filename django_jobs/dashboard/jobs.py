@@ -18,6 +18,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
+from django_jobs.core.ids import id_of
 from django_jobs.core.states import State
 from django_jobs.dashboard import shown
 from django_jobs.dashboard.actions import ACTIONS, CANCEL, DELETE, RETRY, RUN, Action
@@ -27,7 +28,7 @@ from django_jobs.dashboard.confirming import Crumb, confirm
 from django_jobs.dashboard.explaining import Explanation, explain
 from django_jobs.dashboard.filters import JOB_FILTERS, NAMES, PLAIN, described
 from django_jobs.dashboard.hurried import is_too_long, limited
-from django_jobs.dashboard.lists import CappedPaginator, JobChangeList, is_id, search
+from django_jobs.dashboard.lists import CappedPaginator, JobChangeList, search
 from django_jobs.dashboard.pictures import picture
 from django_jobs.dashboard.story import Run, runs_of, timeline
 from django_jobs.models import Attempt, Job, Worker
@@ -148,6 +149,14 @@ class JobAdmin(ChangingPages, ReadOnlyPages):
             ids=[job.pk],
         )
 
+    def response_action(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """As Django's, but what is no id chooses nothing; Django lets the database or Python refuse it."""
+        post = request.POST.copy()
+        chosen = [pk if id_of(pk) else "0" for pk in post.getlist(ACTION_CHECKBOX_NAME)]
+        post.setlist(ACTION_CHECKBOX_NAME, chosen)
+        request.POST = post  # type: ignore[assignment]  # a copy that may be changed
+        return super().response_action(request, *args, **kwargs)
+
     def confirm_selected(self, request: HttpRequest, queryset: QuerySet[Job], action: Action) -> HttpResponse:
         """Ask about the jobs that were ticked in the list, or all that match its filters."""
         self.require(request, action.permission)
@@ -158,7 +167,8 @@ class JobAdmin(ChangingPages, ReadOnlyPages):
             hidden += [("select_across", "1"), (ACTION_CHECKBOX_NAME, "0")]
         else:
             # By their ids alone: one that has left the filter since is skipped with its state, not forgotten.
-            ids = sorted({int(pk) for pk in request.POST.getlist(ACTION_CHECKBOX_NAME) if is_id(pk)})
+            chosen = map(id_of, request.POST.getlist(ACTION_CHECKBOX_NAME))
+            ids = sorted({number for number in chosen if number is not None})
             queryset = self.get_queryset(request).filter(pk__in=ids).order_by("-pk")
             words = ngettext("%(count)d selected job", "%(count)d selected jobs", len(ids))
             matching = words % {"count": len(ids)}

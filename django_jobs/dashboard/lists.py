@@ -24,6 +24,7 @@ from django.db.models.expressions import RawSQL
 from django.http import HttpRequest
 from django.utils.translation import gettext
 
+from django_jobs.core.ids import id_of
 from django_jobs.core.states import State
 from django_jobs.dashboard.filters import NAMES
 from django_jobs.dashboard.shown import grouped
@@ -99,7 +100,7 @@ class JobChangeList(ChangeList):
     @property
     def looks_for_an_id(self) -> bool:
         """Whether one job is asked for, which the primary key finds."""
-        return any(name.startswith("id") for name in self.params) or is_id(self.query)
+        return any(name.startswith("id") for name in self.params) or id_of(self.query) is not None
 
     @property
     def looks_for_more(self) -> bool:
@@ -126,11 +127,6 @@ class JobChangeList(ChangeList):
         }
 
 
-def is_id(term: str) -> bool:
-    """Whether a search term is the id of a job."""
-    return term.isascii() and term.isdigit()
-
-
 def search(jobs: QuerySet[Any], term: str) -> QuerySet[Any]:
     """Return the job with the id `term`, or those whose task is `term` or starts with it."""
     term = term.strip()
@@ -138,4 +134,5 @@ def search(jobs: QuerySet[Any], term: str) -> QuerySet[Any]:
         return jobs
     if "\0" in term:
         return jobs.none()
-    return jobs.filter(pk=int(term)) if is_id(term) else jobs.filter(task_path__startswith=term)
+    number = id_of(term)
+    return jobs.filter(task_path__startswith=term) if number is None else jobs.filter(pk=number)

@@ -18,6 +18,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
+from django_jobs.core.ids import id_of
 from django_jobs.core.masking import is_sensitive
 from django_jobs.dashboard.shown import parameters_of
 from django_jobs.models import LIVE, Attempt, Worker
@@ -66,9 +67,8 @@ class WorkerFilter(ClosedFilter):
         chosen = self.value()
         if chosen is None:
             return queryset
-        if not (chosen.isascii() and chosen.isdigit() and int(chosen) < 2**63):
-            return queryset.none()
-        return queryset.filter(worker=int(chosen))
+        number = id_of(chosen)
+        return queryset.none() if number is None else queryset.filter(worker=number)
 
 
 class PriorityFilter(ClosedFilter):

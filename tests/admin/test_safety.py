@@ -144,6 +144,33 @@ class TestChanges:
         assert job.state == "READY"
 
 
+class TestNumbers:
+    """Python refuses to read a number of more than 4,300 digits; a server lets 8,000 through."""
+
+    @pytest.mark.parametrize("number", ["9" * 5_000, "0" * 5_000, "9" * 20, "-1"], ids=lambda text: text[:30])
+    @pytest.mark.parametrize("pages", [JOBS, WORKERS])
+    def test_that_no_row_has_break_no_page(self, admin_client, make_job, pages, number):
+        make_job()
+        names = ("q", "id", "id__exact", "id__in", "worker", "p", "state", "level")
+        places = [f"{pages}?{name}={number}" for name in names]
+        places += [f"{pages}{number}/change/", f"{pages}{number}/history/"]
+        places += [f"{JOBS}{number}/{action}/" for action in ACTIONS]
+
+        for place in places:
+            assert admin_client.get(place).status_code < 500, place[:60]
+
+    @pytest.mark.parametrize("number", ["9" * 5_000, "0" * 5_000, "9" * 20, "-1"], ids=lambda text: text[:30])
+    @pytest.mark.parametrize("action", ACTIONS)
+    def test_that_no_row_has_choose_none(self, admin_client, make_job, action, number):
+        job = make_job("FAILED")
+        chosen = {"action": f"{action}_jobs", "_selected_action": [number, str(job.pk)]}
+
+        page = admin_client.post(JOBS, chosen)
+
+        hidden = page.context["question"].hidden
+        assert [value for name, value in hidden if name == "_selected_action"] == [str(job.pk)]
+
+
 class Inline(HTMLParser):
     """Collects what a strict Content-Security-Policy would block."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
 import subprocess
 import sys
 from datetime import timedelta
@@ -433,6 +435,17 @@ class TestQueues:
         assert error.returncode == 1
         assert "Did you mean 'mail'?" in str(error)
 
+    @pytest.mark.parametrize("error", [KeyError("uid not found"), OSError("No username"), ImportError])
+    def test_a_container_may_run_it_as_any_user(self, monkeypatch, error):
+        def unknown() -> str:
+            raise error
+
+        monkeypatch.setattr("getpass.getuser", unknown)
+        row(queue_name="mail")
+        jobs("pause", "mail")
+
+        assert Queue.objects.get(name="mail").paused_by == f"uid {os.getuid()}@{socket.gethostname()}"
+
     def test_a_queue_that_nobody_knows_is_paused_only_by_force(self):
         error = refused("pause", "defualt")
 
@@ -663,7 +676,10 @@ class TestCommandLine:
             (["retry", "--older-than", "9999999999d"], "longer than any job is old"),
             (["prune", "--older-than", "successful"], "'successful' is no age"),
             (["prune", "--older-than", "done=1d"], "only jobs that ended can be pruned, not 'done'"),
-            (["pause", ""], "is no queue's name"),
+            (["pause", ""], "is not the name of a queue"),
+            (["pause", "a\udcff"], "is not the name of a queue"),
+            (["status", "--queue", "x" * 200], "is not the name of a queue"),
+            (["show", "9" * 5_000], "is no job's id"),
             (["show"], "the following arguments are required: ID"),
             ([], "the following arguments are required: ACTION"),
             (["status", "--format", "xml"], "invalid choice: 'xml'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 from argparse import ArgumentParser
 from collections.abc import Iterable
@@ -37,6 +38,15 @@ DID = {
     "discard": ("would be deleted", "deleted"),
     "prune": ("would be deleted", "deleted"),
 }
+
+
+def operator() -> str:
+    """Return who runs this command, and where."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # in a container a process may have a number and no name
+        name = f"uid {os.getuid()}"
+    return f"{name}@{socket.gethostname()}"
 
 
 class Command(BaseCommand):
@@ -200,7 +210,7 @@ class Command(BaseCommand):
             unknown = self.unknown_queues(options["queues"], alias)
             if unknown:
                 raise CommandError(f"{unknown.strip()} Pause it all the same with --force.", returncode=USAGE)
-        operations, by = Operations(alias), f"{getpass.getuser()}@{socket.gethostname()}"
+        operations, by = Operations(alias), operator()
         done = {name: operations.pause(name, by=by, reason=options["reason"]) for name in options["queues"]}
         self.queues_told(options, alias, done, "paused", "was paused already")
 

@@ -11,8 +11,9 @@ from django.core.management.base import DjangoHelpFormatter
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from django_jobs.conf import QUEUE_NAME_LENGTH
+from django_jobs.core.ids import id_of
 from django_jobs.exceptions import suggestion
+from django_jobs.management.values import count, queue_name
 from django_jobs.store.matching import LABELS
 
 FINAL_LABELS = ("successful", "failed", "cancelled")
@@ -272,21 +273,7 @@ def state_of(action: str) -> Any:
 
 def job_id(text: str) -> int:
     """Parse the id of a job; a leading # is no harm."""
-    digits = text.removeprefix("#")
-    if not (digits.isascii() and digits.isdecimal() and 0 < int(digits[:20]) < 2**63 and len(digits) < 20):
+    number = id_of(text.removeprefix("#"))
+    if number is None:
         raise ArgumentTypeError(f"{text!r} is no job's id (a whole number)")
-    return int(digits)
-
-
-def queue_name(text: str) -> str:
-    """Parse the name of a queue."""
-    if not text or len(text) > QUEUE_NAME_LENGTH or "\0" in text:
-        raise ArgumentTypeError(f"{text!r} is no queue's name (1 to {QUEUE_NAME_LENGTH} characters)")
-    return text
-
-
-def count(text: str) -> int:
-    """Parse a whole number above 0."""
-    if not (text.isascii() and text.isdecimal() and int(text) > 0):
-        raise ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
+    return number
