@@ -32,10 +32,10 @@ from django_jobs.waking import wake_after_commit
 CHUNK = 5_000
 """Jobs inserted by one statement of `enqueue_many`."""
 
-EARLIEST = datetime(MINYEAR, 1, 2, tzinfo=UTC)
+EARLIEST = datetime(MINYEAR, 1, 3, tzinfo=UTC)
 LATEST = datetime(MAXYEAR, 12, 31, 9, 59, 59, 999_999, tzinfo=UTC)
 """Earliest and latest due time: so far within Python's calendar that every time zone, up to 14 hours ahead of
-UTC, can show them."""
+UTC, can show them. Rows that strangers wrote are read within the same limits (`fields.CALENDAR`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

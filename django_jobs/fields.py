@@ -18,7 +18,7 @@ LARGEST = 2**30
 
 
 CALENDAR = (
-    "CASE WHEN %(expressions)s > '9999-12-30Z' THEN '9999-12-30Z'"
+    "CASE WHEN %(expressions)s > '9999-12-31 09:59:59.999999Z' THEN '9999-12-31 09:59:59.999999Z'"
     " WHEN %(expressions)s < '0001-01-03Z' THEN '0001-01-03Z' ELSE %(expressions)s END"
 )
 """A time, or the nearest one that Python can tell in every time zone; nothing stays nothing."""

@@ -64,9 +64,10 @@ class TestBeforeTheBody:
 
 class TestSignals:
     def test_come_once_in_order_from_the_class(self, transactional_db, told):
+        succeeded, failed = tasks.noop.enqueue(), tasks.fail.enqueue("SystemExit")
         with running():
-            succeeded, failed = finished(tasks.noop.enqueue()), finished(tasks.fail.enqueue("SystemExit"))
             eventually(lambda: len(told) == 6)
+            succeeded, failed = finished(succeeded), finished(failed)
 
         assert {sender for _, sender, _ in told} == {JobsBackend}
         for result in (succeeded, failed):
@@ -118,9 +119,10 @@ class TestSignals:
 
 
 def test_djangos_own_log_lines_come_once_and_in_order(transactional_db, caplog):
-    with caplog.at_level(logging.DEBUG, LOGGER), running():
-        good, bad = finished(tasks.double.enqueue(1)), finished(tasks.fail.enqueue("SystemExit"))
-        eventually(lambda: len(lines(caplog, good)) == len(lines(caplog, bad)) == 3)
+    with caplog.at_level(logging.DEBUG, LOGGER):
+        good, bad = tasks.double.enqueue(1), tasks.fail.enqueue("SystemExit")
+        with running():
+            eventually(lambda: len(lines(caplog, good)) == len(lines(caplog, bad)) == 3)
 
     assert [(r.levelname, r.getMessage()) for r in lines(caplog, good)] == [
         ("DEBUG", f"Task id={good.id} path=tests.contract.tasks.double enqueued backend=default"),

@@ -77,7 +77,7 @@ def of_the_project() -> set[str]:
     """Return what stands beside our texts: names of the project's apps, models, tasks' parts and queues."""
     app = apps.get_app_config("shop")
     names = {str(app.verbose_name), *(str(m._meta.verbose_name_plural) for m in app.get_models())}
-    parts = {"shop.", "tasks.", "send", *(task.queue_name for task in registry.values())}
+    parts = {"shop.", "tasks.", "send", *registry, *(task.queue_name for task in registry.values())}
     return {name[0].upper() + name[1:] for name in names} | parts | OF_DJANGO
 
 
