@@ -121,7 +121,7 @@ class Executor:
             task, args, kwargs = self.call_of(job)
             result = self.announce(job, task, args, kwargs)
             await prepare()
-            value = await task.func(*self.arguments(job, task, args, result), **kwargs)
+            value = await task.acall(*self.arguments(job, task, args, result), **kwargs)
             outcome = self.completed(task, value)
         except BaseException as error:  # noqa: BLE001  (as above; some would stop the event loop)
             exception = error
