@@ -220,6 +220,26 @@ def ignore_timeout(name: str) -> None:
     gate(name).wait(20)
 
 
+inside: list[int] = []
+
+
+@task
+def count_inside(number: int) -> None:
+    """Tell how many of these and of `acount_inside` run."""
+    inside.append(number)
+    time.sleep(0.02)
+    told.put(len(inside))
+    inside.remove(number)
+
+
+@task
+async def acount_inside(number: int) -> None:
+    inside.append(number)
+    await asyncio.sleep(0.02)
+    told.put(len(inside))
+    inside.remove(number)
+
+
 @task(max_attempts=1)
 async def abackend_pid() -> int:
     """Return the server process of the session that async bodies use."""

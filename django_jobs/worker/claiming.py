@@ -16,6 +16,7 @@ Source: the measurements behind DESIGN section 5; `tests/worker/test_claiming.py
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,8 +27,11 @@ from django_jobs.store.claim import BEGINNING, Place, Room, point_of
 PLAIN_SHARE = 20
 """A plain claim waits this many times the last one's duration: they take under 5 % of the time."""
 
-SILENCE_MARGIN = 0.03
+SILENCE_MARGIN = 0.01
 """Seconds after the end of a sender's silence until what it didn't tell is looked for."""
+
+NEXT_DUE_SECONDS = 0.005
+"""How often due jobs are looked for while it isn't known when the next one is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class Request:
     plain: bool
     rooms: Sequence[Room]
     limit: int
+    partial: bool
+    """Whether it leaves room in some queue to a claim of another kind of slot in the same cycle."""
 
 
 @dataclass(slots=True)
@@ -116,34 +122,60 @@ class Claiming:
         self.silent_until = 0.0
         """When the last one will be."""
         self.turn = 0
+        """Place in `queues` of the one that is claimed from first."""
+        self.called: set[str] = set()
+        """Queues of which a notification told since the last claim; they go first."""
+        self.backwards = True
+        self.withheld = False
+        """Whether some claim left room in a queue to one of another kind, and so has to be made again."""
+        self.busy = 1
+        """Queues with due jobs at the last survey: each claim leaves room for several of them."""
 
     def requests(self, now: float, free: Mapping[str, int], in_flight: Mapping[str, int]) -> list[Request]:
         """Return the claims to make now, at most one for each kind with free slots."""
         self.pass_deadlines(now)
+        if now < self.silent_until:  # jobs come that nobody tells of
+            for reach in self.reaches.values():
+                reach.hungry |= bool(reach.points)
+        taken = Counter(in_flight)  # and what a claim of another kind may take in this very cycle
+        self.withheld = False
         found = []
-        for kind, reach in self.reaches.items():
+        for kind, reach in self.kinds_in_turn():
             if free[kind] > 0 and (reach.hungry or reach.wants_plain):
-                request = self.request(kind, reach, now, free[kind], in_flight)
-                if request is not None:
+                request = self.request(kind, reach, now, free[kind], in_flight, taken)
+                if request.rooms:
                     found.append(request)
+                    taken.update({room.queue_name: room.room for room in request.rooms})
+                self.withheld |= request.partial
         return found
 
+    def kinds_in_turn(self) -> list[tuple[str, Reach]]:
+        """Return the kinds of slots, each time in the other order, since they share the limits of queues."""
+        self.backwards = not self.backwards
+        return list(self.reaches.items())[:: -1 if self.backwards else 1]
+
     def request(
-        self, kind: str, reach: Reach, now: float, free: int, in_flight: Mapping[str, int]
-    ) -> Request | None:
-        """Return the claim to make for one kind, if the budget allows it."""
+        self,
+        kind: str,
+        reach: Reach,
+        now: float,
+        free: int,
+        in_flight: Mapping[str, int],
+        taken: Mapping[str, int],
+    ) -> Request:
+        """Return the claim to make for one kind; one without rooms where there is none to make now."""
         plain = now >= reach.plain_not_before and (reach.wants_plain or reach.streak or not reach.points)
         if not plain and not reach.hungry:
-            return None
-        rooms = []
+            return Request(kind, plain, (), 0, partial=False)
+        rooms, partial = [], False
+        share = max(1, -(-2 * free // self.busy))
         for name in self.rotated():
-            room = self.room(name, free, in_flight)
+            room = min(share, self.room(name, free, taken))
+            partial |= room < min(share, self.room(name, free, in_flight))
             points = {} if plain else reach.points.get(name, {})
             if room > 0 and (plain or points):
                 rooms.append(Room(name, room, points))
-        if not rooms:
-            return None
-        return Request(kind, plain, rooms, min(free, sum(room.room for room in rooms)))
+        return Request(kind, plain, rooms, min(free, sum(room.room for room in rooms)), partial=partial)
 
     def room(self, queue_name: str, free: int, in_flight: Mapping[str, int]) -> int:
         """Return how many jobs of a queue may be claimed into `free` slots."""
@@ -151,25 +183,36 @@ class Claiming:
         return free if limit is None else min(free, limit - in_flight.get(queue_name, 0))
 
     def rotated(self) -> list[str]:
-        """Return the queues, each time beginning with another one, so that none is always last."""
+        """Return the queues, those that were called for first, then each time beginning with another one."""
         if not self.queues:
             return []
         self.turn = (self.turn + 1) % len(self.queues)
-        return self.queues[self.turn :] + self.queues[: self.turn]
+        turned = self.queues[self.turn :] + self.queues[: self.turn]
+        return sorted(turned, key=lambda name: name not in self.called) if self.called else turned
+
+    def turn_past(self, request: Request, jobs: Sequence[ClaimedJob]) -> None:
+        """Have the next claim begin behind the last queue that this one came to before it was full."""
+        self.called.clear()
+        given = {job.queue_name for job in jobs}
+        for room in reversed(request.rooms if len(jobs) >= request.limit else ()):
+            if room.queue_name in given and room.queue_name in self.queues:
+                self.turn = self.queues.index(room.queue_name)
+                return
 
     def took(self, request: Request, jobs: Sequence[ClaimedJob], now: float, seconds: float) -> None:
         """Take in what a claim brought, and how long it took."""
         reach = self.reaches[request.kind]
         for job in jobs:
             reach.advance(job)
+        self.turn_past(request, jobs)
         if request.plain:
             reach.plain_not_before = now + PLAIN_SHARE * seconds
         full = len(jobs) >= request.limit or self.filled_a_room(request, jobs)
-        reach.hungry = full
+        reach.hungry = full or request.partial
         if full:
             reach.streak = True
         elif request.plain:
-            reach.wants_plain = False
+            reach.wants_plain = request.partial
             reach.streak = False
         elif reach.streak:
             reach.wants_plain = True
@@ -196,6 +239,7 @@ class Claiming:
             if wake.queue_name not in self.served:
                 continue
             self.know(wake.queue_name)
+            self.called.add(wake.queue_name)
             wait = wake.run_after.timestamp() - self.clock_offset - now
             for reach in self.reaches.values():
                 reach.set_back(wake)
@@ -231,7 +275,8 @@ class Claiming:
         if now >= self.poll_at:
             self.wants_survey = True
         if self.due_at is not None and now >= self.due_at:
-            self.due_at = None
+            # The next due time is known after a survey, which may have to wait for its share of the time.
+            self.due_at = now + NEXT_DUE_SECONDS if now < self.survey_not_before else None
             self.wants_survey = True
             for reach in self.reaches.values():
                 reach.hungry = True
@@ -250,6 +295,8 @@ class Claiming:
         self.poll_at = now + self.poll_seconds * self.jitter()
         self.due_at = None
         self.forget_all_but({place.queue_name for place in places})
+        due = {place.queue_name for place in places if place.due_in <= 0 and not place.paused}
+        self.busy = max(1, sum(name in self.served for name in due))
         for place in places:
             if place.queue_name not in self.served or place.paused:
                 continue
@@ -270,6 +317,8 @@ class Claiming:
 
     def seconds_left(self, now: float, free: Mapping[str, int], in_flight: Mapping[str, int]) -> float:
         """Return how long there is nothing to do but wait for news, such as that a job ended."""
+        if self.withheld:
+            return 0.0
         times = [max(self.poll_at, self.survey_not_before)]
         if self.wants_survey:
             times.append(self.survey_not_before)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import select
 from threading import current_thread, local, main_thread
+from time import monotonic
 from typing import Any
 from weakref import ref
 
@@ -30,8 +31,14 @@ def check_connections() -> None:
 
 
 def is_unfit(connection: BaseDatabaseWrapper) -> bool:
-    """Whether a connection was cut, or had an error after which Django itself would look at it."""
-    return connection.errors_occurred or is_cut(connection)
+    """Whether a connection was cut, is over CONN_MAX_AGE, or had an error that Django would look into."""
+    return connection.errors_occurred or is_old(connection) or is_cut(connection)
+
+
+def is_old(connection: BaseDatabaseWrapper) -> bool:
+    """Whether CONN_MAX_AGE is over; a slot that is never idle wouldn't notice. 0 is over once it is idle."""
+    age, close_at = connection.settings_dict["CONN_MAX_AGE"], connection.close_at
+    return bool(age) and close_at is not None and monotonic() >= close_at
 
 
 def is_cut(connection: BaseDatabaseWrapper) -> bool:

@@ -43,7 +43,7 @@ PRUNE_PAUSE = 0.2
 LOOKS_TOGETHER = 5
 """How many workers look for dead ones as often as the settings say; of more, each looks less often."""
 
-ORPHANS_FACTOR = 10
+ORPHANS_FACTOR, ORPHANS_FACTOR_ALONE = 10, 30
 """Orphans that nobody buried just now are looked for this many times less often: whoever buried their worker
 has died in between."""
 
@@ -103,7 +103,7 @@ class Duties:
             Duty("rescue", settings.rescue_seconds, rescue_jobs, now),
             Duty("orphans", settings.rescue_seconds * ORPHANS_FACTOR, adopt_orphans, now),
             Duty("cancel", 1.0, pass_on_cancel_requests, now),
-            Duty("stock", 30.0, take_stock, now + 30.0),
+            Duty("stock", 120.0, take_stock, now + 120.0),
             Duty(
                 "prune",
                 settings.prune_seconds,
@@ -269,7 +269,9 @@ def adopt_orphans(duties: Duties, dispatcher: Dispatcher) -> float | None:
         pass_on(dispatcher, [wake_of(end.job, row[2]) for end, row in mine if row[1] == State.READY])
         for end, _ in mine:
             dispatcher.announce(end)
-    return 0.0 if len(orphans) >= rescue.ORPHANS_LIMIT else None
+    if len(orphans) >= rescue.ORPHANS_LIMIT:
+        return 0.0
+    return None if dispatcher.others else duties.settings.rescue_seconds * ORPHANS_FACTOR_ALONE
 
 
 def jobs_begun(dispatcher: Dispatcher, orphan: rescue.Orphan) -> Collection[int] | None:
@@ -282,7 +284,7 @@ def jobs_begun(dispatcher: Dispatcher, orphan: rescue.Orphan) -> Collection[int]
 
 
 def end_of(dispatcher: Dispatcher, orphan: rescue.Orphan, *, has_begun: bool) -> Outcome:
-    """Return what becomes of an orphan: it is lost with its worker, or back in its queue as if never claimed."""
+    """Return what becomes of an orphan: lost with its worker, or back in its queue as if never claimed."""
     name = f"worker {orphan.worker} ({orphan.worker_name or 'of which nothing is known'})"
     if not has_begun:
         return Released(started=False, reason=f"{name} died before it began")

@@ -19,7 +19,7 @@ from django_jobs.telemetry import logger
 from django_jobs.worker.board import Board
 from django_jobs.worker.connections import check_bridged_connections, leave_bridged_connections_idle
 from django_jobs.worker.executor import Executor
-from django_jobs.worker.slots import STUCK_SECONDS, Run
+from django_jobs.worker.slots import IDLE_SECONDS, STUCK_SECONDS, Run
 
 BLOCKED_SECONDS = 1.0
 """How long the event loop may stand still before the body that holds it is named in a warning."""
@@ -49,6 +49,9 @@ class AsyncSlots:
         """What a run that is being interrupted comes to, by job."""
         self.stuck: dict[Run, asyncio.Task[None]] = {}
         """Runs that ignore their timeout; they go on until they end by themselves."""
+        self.idle: asyncio.TimerHandle | None = None
+        """When to let go of what is kept for a next job."""
+        self.leaving: asyncio.Task[None] | None = None
         self.thread: Thread | None = None
         self.pinged_at: float | None = None
         self.warned = False
@@ -119,8 +122,15 @@ class AsyncSlots:
         self.stuck.pop(run, None)
         self.deliver(ended)
         self.fill()
-        if not self.tasks:
-            await leave_bridged_connections_idle()
+        if not self.tasks and self.loop is not None:
+            if self.idle is not None:
+                self.idle.cancel()
+            self.idle = self.loop.call_later(IDLE_SECONDS, self.leave_idle)
+
+    def leave_idle(self) -> None:
+        """On the loop: close what CONN_MAX_AGE says, unless there are new jobs."""
+        if not self.tasks and self.loop is not None:
+            self.leaving = self.loop.create_task(leave_bridged_connections_idle())
 
     def expire(self, run: Run) -> None:
         """On the loop: cancel a body that is over its time."""
@@ -205,5 +215,7 @@ class AsyncSlots:
         """Stop the event loop, and wait up to `seconds` for its end; a second time does nothing."""
         loop, self.loop = self.loop, None
         if loop is not None and self.thread is not None:
+            with suppress(TimeoutError, asyncio.CancelledError):
+                asyncio.run_coroutine_threadsafe(leave_bridged_connections_idle(), loop).result(seconds)
             loop.call_soon_threadsafe(loop.stop)
             self.thread.join(seconds)

@@ -21,6 +21,9 @@ from django_jobs.worker.board import Board
 from django_jobs.worker.connections import check_connections, leave_idle, tidy_connections
 from django_jobs.worker.executor import Executor
 
+IDLE_SECONDS = 1.0
+"""How long a slot keeps its connections for a next job when CONN_MAX_AGE says to close them."""
+
 STUCK_SECONDS = 5.0
 """How long a body may ignore its timeout before its slot is replaced."""
 
@@ -55,7 +58,7 @@ class Slot:
         inbox = self.slots.inbox
         while not self.abandoned:
             try:
-                job = inbox.get_nowait()
+                job = inbox.get(timeout=IDLE_SECONDS)
             except Empty:
                 leave_idle()
                 job = inbox.get()

@@ -176,7 +176,6 @@ class TestWoken:
         of.woken([wake()], 1.0, silence=0.5)
         [request] = requests(of, 1.0)
         of.took(request, [], 1.0, 0.0)
-        assert requests(of, 1.0) == []
 
         assert seconds_left(of, 1.0) == pytest.approx(0.5 + SILENCE_MARGIN)
         [request] = requests(of, 1.6)
@@ -199,6 +198,37 @@ class TestWoken:
         assert 10 < len(looks) < 60
         assert 2.0 + 0.02 < looks[-1] < 2.0 + 0.1
         assert max(after - before for before, after in pairwise(looks)) < 0.1
+
+    def test_while_one_keeps_silent_each_cycle_claims(self):
+        of = settled(claiming())
+        of.woken([wake()], 1.0, silence=0.02)
+        for step in range(3):
+            [request] = requests(of, 1.0 + step / 1000)
+            of.took(request, [], 1.0, 0.0)
+            assert seconds_left(of, 1.001 + step / 1000) > 0
+
+        [request] = requests(of, 1.5)
+        of.took(request, [], 1.5, 0.0)
+        assert request.plain
+        assert requests(of, 1.5) == []
+
+
+class TestDueTimes:
+    def test_are_looked_for_closely_until_a_survey_tells_the_next(self):
+        of = settled(claiming())
+        of.surveyed([Place("default", 0, 1.0, 1.0, False)], 1.0, 0.01)
+        looks = []
+        now = 1.0
+        while now < 2.4:
+            looks += [now for request in requests(of, now) if not of.took(request, [], now, 0.0)]
+            if of.is_survey_due(now):
+                of.surveyed([], now, 0.1)  # from now on none is allowed for two seconds
+                of.due_in(0.05, now)
+            now += max(0.001, min(seconds_left(of, now), 2.4 - now))
+
+        late = [at for at in looks if at > 2.06]
+        assert max(after - before for before, after in pairwise(late)) < 0.007
+        assert len(late) > 40
 
 
 class TestQueuesThatComeAndGo:
@@ -273,6 +303,84 @@ class TestLimits:
 
         assert sorted(first[:3]) == ["a", "b", "c"]
         assert first[:3] == first[3:]
+
+
+class TestManyQueues:
+    def full(self, of, now=1.0):
+        of.surveyed([Place(name, 0, -1.0, None, False) for name in of.queues], now, 0.0)
+        return of
+
+    def test_share_a_claim(self):
+        of = self.full(settled(claiming(queues=[f"q{number}" for number in range(50)])))
+
+        [request] = requests(of, 1.0, free=100)
+
+        assert {room.room for room in request.rooms} == {4}
+        assert request.limit == 100
+
+    def test_one_that_is_alone_gets_all_of_it(self):
+        of = settled(claiming(queues=("a", "b")))
+        of.surveyed([Place("a", 0, -1.0, None, False)], 1.0, 0.0)
+
+        [request] = requests(of, 1.0, free=100)
+
+        assert {room.queue_name: room.room for room in request.rooms}["a"] == 100
+
+    def test_each_is_come_to_soon_however_full_the_others_are(self):
+        of = self.full(settled(claiming(queues=[f"q{number}" for number in range(50)])))
+        waits = dict.fromkeys(of.queues, 0)
+        longest = 0
+        for cycle in range(200):
+            [request] = requests(of, 1.0 + cycle, free=10)
+            given = [
+                job(number, queue=room.queue_name) for room in request.rooms for number in range(room.room)
+            ][: request.limit]
+            of.took(request, given, 1.0 + cycle, 0.0)
+            served = {one.queue_name for one in given}
+            waits = {name: 0 if name in served else count + 1 for name, count in waits.items()}
+            longest = max(longest, *waits.values())
+
+        assert longest <= 5
+
+    def test_the_one_that_was_just_told_of_goes_first(self):
+        of = self.full(settled(claiming(queues=[f"q{number}" for number in range(50)])))
+        for turn in range(20):
+            of.woken([wake("q33")], 1.0, silence=0)
+            [request] = requests(of, 1.0, free=10)
+            of.took(request, [], 1.0, 0.0)
+            assert request.rooms[0].queue_name == "q33", turn
+
+
+class TestSharedLimits:
+    """A queue's limit holds for all kinds of slots together."""
+
+    def both(self):
+        return claiming(
+            Served(frozenset({"a"}), frozenset(), {"a": 3}), queues=("a",), kinds=("sync", "async")
+        )
+
+    def test_claims_of_one_cycle_ask_for_no_more_than_it(self):
+        of = self.both()
+        for _ in range(5):
+            found = requests(of, 0.0, in_flight={"a": 1})
+            assert sum(room.room for request in found for room in request.rooms) <= 2
+            for request in found:
+                of.took(request, [], 0.0, 0.0)
+
+    def test_what_one_kind_left_is_soon_asked_for_by_the_other(self):
+        of = self.both()
+        asked = []
+        for _ in range(2):
+            for request in requests(of, 0.0):
+                asked.append(request.kind)
+                of.took(request, [], 0.0, 0.0)
+            of.surveyed([], 0.0, 0.0)
+            if len(asked) == 1:
+                assert seconds_left(of, 0.0) == 0.0
+
+        assert sorted(asked) == ["async", "sync"]
+        assert requests(of, 0.0) == []
+        assert seconds_left(of, 0.0) > 1.0
 
 
 class TestShareOfTheTime:

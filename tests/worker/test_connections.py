@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -12,6 +13,7 @@ from django.db import connections as django_connections
 
 from django_jobs.worker import connections
 from tests import jobs
+from tests.eventually import eventually
 from tests.worker.workers import QUICK, end_sessions, job_of, running
 
 
@@ -35,6 +37,40 @@ class TestAcrossJobs:
                 assert (job.state, job.attempt) == ("SUCCESSFUL", 1)
 
                 end_sessions(job.return_value)
+
+
+@pytest.mark.parametrize("session", [jobs.backend_pid, jobs.abackend_pid], ids=["sync", "async"])
+class TestWhenDjangoKeepsNone:
+    """CONN_MAX_AGE is 0, as it is by default."""
+
+    @pytest.fixture(autouse=True)
+    def quick(self, settings, transactional_db):
+        settings.DJANGO_JOBS = QUICK
+
+    def test_jobs_that_follow_each_other_share_one_until_the_slot_was_idle(self, session, monkeypatch):
+        monkeypatch.setattr("django_jobs.worker.slots.IDLE_SECONDS", 3.0)
+        monkeypatch.setattr("django_jobs.worker.event_loop.IDLE_SECONDS", 3.0)
+        with running(threads=1, async_slots=1):
+            [pid] = {job_of(session.enqueue()).return_value for _ in range(3)}
+
+            eventually(lambda: pid not in sessions())
+
+
+def sessions():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
+        return {row[0] for row in cursor.fetchall()}
+
+
+@pytest.mark.parametrize("session", [jobs.backend_pid, jobs.abackend_pid], ids=["sync", "async"])
+def test_one_that_is_older_than_django_allows_is_replaced(session, settings, transactional_db, monkeypatch):
+    settings.DJANGO_JOBS = QUICK
+    monkeypatch.setitem(django_connections.settings["default"], "CONN_MAX_AGE", 0.01)
+    with running(threads=1):
+        first = job_of(session.enqueue()).return_value
+        time.sleep(0.02)  # its age is what counts
+
+        assert job_of(session.enqueue()).return_value != first
 
 
 def test_jobs_that_use_no_database_make_no_hop_to_the_thread_that_does(

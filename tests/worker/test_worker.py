@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from django_jobs.core.states import Decision, Kind, State
@@ -196,6 +196,17 @@ class TestSlots:
         for name in "ab":
             jobs.gate(name).set()
         eventually(lambda: settled(queue_name="mail"))
+
+    def test_a_queues_limit_holds_for_threads_and_event_loop_together(self, workers):
+        workers.start(threads=4, async_slots=4, queues=("ledger",), limits={"ledger": 1})
+        with transaction.atomic():
+            for number in range(4):
+                jobs.count_inside.using(queue_name="ledger").enqueue(number)
+                jobs.acount_inside.using(queue_name="ledger").enqueue(number)
+
+        eventually(lambda: settled(queue_name="ledger"))
+
+        assert [told() for _ in range(8)] == [1] * 8
 
     def test_what_was_claimed_ahead_goes_back_when_all_threads_stay_busy(self, workers, monkeypatch):
         """Also while async jobs come and go, which no thread waits for."""
