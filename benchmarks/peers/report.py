@@ -103,9 +103,14 @@ class Report:
         return (
             f"{about['cores']} cores ({about['processor']}), Python {about['python']}, "
             f"PostgreSQL {about['server']['server_version']}, {redis}; "
-            f"{about['options']['runs']} repetitions, "
+            f"{self.repetitions()} repetitions, "
             f"drains of about {about['options']['seconds']:g} s; load average before the turns {loads}."
         )
+
+    def repetitions(self) -> str:
+        """Return how many values the figures have, as a run may have been ended early."""
+        counts = {len(values) for found in self.values.values() for values in found.values()} or {0}
+        return "–".join(str(count) for count in sorted({min(counts), max(counts)}))
 
     def markdown(self) -> str:
         """Return the tables as docs/performance.md has them."""

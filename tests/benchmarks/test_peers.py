@@ -220,6 +220,13 @@ class TestReport:
         assert "| third | no redis-server is installed |" in text
         assert "| other | 1.2 | " in text
 
+    def test_the_heading_says_how_many_repetitions_there_were_in_the_end(self, report):
+        assert "; 3 repetitions, " in report.heading()
+
+        report.add(OURS, "p50", 2)
+
+        assert "; 3–4 repetitions, " in report.heading()
+
     def test_the_json_has_every_value(self, report):
         found = json.loads(report.json())
 
