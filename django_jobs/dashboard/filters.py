@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from django_jobs import conf
 from django_jobs.core.states import State
 from django_jobs.dashboard.narrowing import FURTHER_FILTERS
+from django_jobs.dashboard.shown import total
 from django_jobs.store import stats
 from django_jobs.tasks import registry
 
@@ -59,12 +60,33 @@ def choices(request: HttpRequest) -> stats.Choices:
     return found
 
 
+def counts() -> dict[str, str]:
+    """Return how many jobs there are in those states that are counted in a moment, each up to its limit."""
+    with connections[conf.database()].cursor() as cursor:
+        depths, ended = stats.depths(cursor, ()), stats.ended(cursor)
+    due, later = sum(depth.due for depth in depths), sum(depth.later for depth in depths)
+    due_is_more = any(depth.due > stats.COUNTED for depth in depths)
+    later_is_more = any(depth.later > stats.COUNTED for depth in depths)
+    return {
+        "waiting": total(due + later, due_is_more or later_is_more),
+        "ready": total(due, due_is_more),
+        "running": total(sum(depth.running for depth in depths)),
+        "successful": total(min(ended.successful, stats.COUNTED), ended.there_are_more),
+        "failed": total(min(ended.failed, stats.COUNTED), ended.failed > stats.COUNTED),
+        "cancelled": total(min(ended.cancelled, stats.COUNTED), ended.cancelled > stats.COUNTED),
+    }
+
+
 class StateFilter(SimpleListFilter):
     title = _("state")
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, Any]]:
-        return [(key, words) for key, (words, _condition) in STATES.items()]
+        numbers = counts()
+        return [
+            (key, f"{words} · {numbers[key]}" if key in numbers else words)
+            for key, (words, _condition) in STATES.items()
+        ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         chosen = self.value()

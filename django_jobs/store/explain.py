@@ -39,7 +39,7 @@ AHEAD = """
     SELECT count(*)::int
       FROM ((SELECT FROM django_jobs_job AS other, django_jobs_job AS job
               WHERE job.id = %(id)s AND other.state = 'READY' AND other.queue_name = %(queue)s
-                AND other.priority > %(priority)s AND other.run_after <= clock_timestamp()
+                AND other.priority > %(priority)s AND other.run_after <= statement_timestamp()
               LIMIT %(counted)s + 1)
              UNION ALL
             (SELECT FROM django_jobs_job AS other, django_jobs_job AS job

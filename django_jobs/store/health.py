@@ -17,11 +17,11 @@ TABLE = """
       FROM pg_stat_user_tables WHERE relid = 'django_jobs_job'::regclass
 """
 
-# Index django_jobs_expiry.
+# Index django_jobs_expiry, up to the statement's own time: one that changes meanwhile couldn't end the walk.
 EXPIRED = """
     SELECT EXTRACT(epoch FROM clock_timestamp() - expires_at)::float8
       FROM django_jobs_job
-     WHERE expires_at >= %(beginning)s::timestamptz AND expires_at < clock_timestamp()
+     WHERE expires_at >= %(beginning)s::timestamptz AND expires_at < statement_timestamp()
        AND state IN ('SUCCESSFUL', 'FAILED', 'CANCELLED')
      ORDER BY expires_at LIMIT 1
 """

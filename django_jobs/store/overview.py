@@ -56,7 +56,7 @@ OLDEST = (
            SELECT * FROM django_jobs_job AS waiting
             WHERE waiting.state = 'READY' AND waiting.queue_name = place.queue_name
               AND waiting.priority = place.priority
-              AND waiting.run_after <= clock_timestamp() AND isfinite(waiting.run_after)
+              AND waiting.run_after <= statement_timestamp() AND isfinite(waiting.run_after)
             ORDER BY waiting.run_after, waiting.id LIMIT 1) AS job
      WHERE (%(queues)s::text[] IS NULL OR place.queue_name = ANY(%(queues)s::text[]))
        AND NOT EXISTS (SELECT FROM django_jobs_queue AS paused

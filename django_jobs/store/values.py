@@ -8,14 +8,23 @@ guess what is masked. No index helps; the list looks no further than its reach, 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
+
+# A look at the text tells most rows apart, in a tenth of the time.
+MENTIONED = """
+    (position(%s::text IN django_jobs_job.kwargs::text) > 0
+     OR position(%s::text IN django_jobs_job.args::text) > 0
+     OR position(%s::text IN django_jobs_job.meta::text) > 0)
+"""
 
 # PostgreSQL's `json` keeps escapes that its functions can't decode: NUL, and halves of surrogate pairs.
 DECODABLE = r"django_jobs_job.{column}::text !~ '\\u(0000|[dD][89a-fA-F])'"
 
 # Name and value: a keyword argument or meta, or a positional argument whose name is known.
 NAMED = f"""
-    CASE WHEN {DECODABLE.format(column="args")} AND {DECODABLE.format(column="kwargs")}
+    CASE WHEN NOT {MENTIONED} THEN false
+         WHEN {DECODABLE.format(column="args")} AND {DECODABLE.format(column="kwargs")}
          THEN COALESCE(django_jobs_job.kwargs ->> %s::text = %s::text, false)
            OR COALESCE(django_jobs_job.meta ->> %s::text = %s::text, false)
            OR EXISTS (SELECT FROM unnest(%s::text[], %s::int[]) AS known (path, place)
@@ -26,7 +35,8 @@ NAMED = f"""
 
 # A value under any name that isn't sensitive, or at any place of a task without sensitive parameters.
 ANYWHERE = f"""
-    CASE WHEN {DECODABLE.format(column="args")} AND {DECODABLE.format(column="kwargs")}
+    CASE WHEN NOT {MENTIONED} THEN false
+         WHEN {DECODABLE.format(column="args")} AND {DECODABLE.format(column="kwargs")}
          THEN (CASE WHEN json_typeof(django_jobs_job.kwargs) = 'object' THEN EXISTS (
                     SELECT FROM json_each_text(django_jobs_job.kwargs) AS given
                      WHERE given.value = %s::text AND NOT EXISTS (
@@ -50,10 +60,16 @@ ANYWHERE = f"""
 
 def named_params(name: str, value: str, places: Mapping[str, int]) -> tuple[object, ...]:
     """Return the parameters of `NAMED`; `places` tells at which place tasks have an argument of that name."""
-    return (name, value, name, value, list(places), list(places.values()), value)
+    return (*mentioned(value), name, value, name, value, list(places), list(places.values()), value)
 
 
 def anywhere_params(value: str, secrets: Collection[str], tasks: Collection[str]) -> tuple[object, ...]:
     """Return the parameters of `ANYWHERE`; `tasks` are those without a sensitive parameter."""
     parts = [part.casefold().replace("-", "_") for part in secrets]
-    return (value, parts, value, parts, list(tasks), value)
+    return (*mentioned(value), value, parts, value, parts, list(tasks), value)
+
+
+def mentioned(value: str) -> tuple[str, str, str]:
+    """Return the parameters of `MENTIONED`: the value as JSON has it, without quotes around it."""
+    text = json.dumps(value, ensure_ascii=False)[1:-1]
+    return (text, text, text)

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from django_jobs.dashboard import lists
 from django_jobs.dashboard.jobs import JobAdmin
+from django_jobs.store import stats
 from tests.admin.conftest import JOBS, listed
 
 pytestmark = pytest.mark.django_db
@@ -97,6 +98,27 @@ class TestFilters:
         jobs = {name: make_job(name).pk for name in names}
 
         assert set(listed(admin_client.get(f"{JOBS}?state={choice}"))) == {jobs[state] for state in states}
+
+    def test_states_tell_how_many_there_are(self, admin_client, make_job):
+        for state in ("READY", "SCHEDULED", "RETRYING", "RUNNING", "SUCCESSFUL", "FAILED", "FAILED"):
+            make_job(state)
+
+        page = admin_client.get(JOBS).content.decode()
+
+        counts = ("waiting (all below) · 3", "ready (due) · 1", "running · 1", "successful · 1", "failed · 2")
+        for words in (*counts, "cancelled · 0"):
+            assert words in page
+
+    def test_counts_stop_at_their_limit_and_say_so(self, admin_client, make_job, monkeypatch):
+        monkeypatch.setattr(stats, "COUNTED", 2)
+        for state in ("READY", "SUCCESSFUL", "FAILED", "CANCELLED"):
+            for _ in range(4):
+                make_job(state)
+
+        page = admin_client.get(JOBS).content.decode()
+
+        for words in ("ready (due) · 3+", "failed · 2+", "cancelled · 2+", "successful · 0+"):
+            assert words in page
 
     def test_a_job_that_was_only_snoozed_is_scheduled_not_retrying(self, admin_client, make_job):
         job = make_job("RETRYING", attempt=3, uncounted=3)

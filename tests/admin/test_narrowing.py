@@ -125,6 +125,16 @@ class TestValues:
 
         assert found(admin_client, value="ada") == wanted[::-1]
 
+    @pytest.mark.parametrize(
+        "value", ['say "no"', "a\\b", "two\nlines", "ünï ☃ 😀", "50 %", "true", "2.5", "'"]
+    )
+    def test_any_value_is_found_as_it_was_given(self, admin_client, make_job, value):
+        given = {"true": True, "2.5": 2.5}.get(value, value)
+        wanted = [make_job(kwargs={"x": given}).pk, make_job(meta={"y": given}).pk]
+
+        assert found(admin_client, value=value) == wanted[::-1]
+        assert found(admin_client, value=f"x={value}") == wanted[:1]
+
     def test_what_is_masked_can_not_be_guessed(self, admin_client, make_job):
         make_job(kwargs={"api-key": "k-1", "PASSWORD": "k-1"}, meta={"my_token": "k-1"})
         make_job(task_path=SIGN_IN, args=["ada", "k-1"])

@@ -39,14 +39,14 @@ def statements(client, page):
 @pytest.mark.parametrize(
     ("page", "count"),
     [
-        # choices, workers, exceptions, count, rows; a savepoint and a limit, both taken back
-        (JOBS, 5 + 4),
-        (f"{JOBS}?state=failed", 5 + 4),
-        (f"{JOBS}?state=ready&queue=queue-0", 5 + 4),
-        (f"{JOBS}?task=task-0&enqueued=1h", 6 + 4),  # and how far to look
-        (f"{JOBS}?q=task", 6 + 4),
-        (f"{JOBS}?value=7&tag=vip&worker=1&level=high&exception=a.B", 6 + 4),
-        (f"{JOBS}retry-failed/", 6),  # choices, workers, exceptions, count, forecast, examples
+        # depths, ended, choices, workers, exceptions, count, rows; a savepoint and a limit, both taken back
+        (JOBS, 7 + 4),
+        (f"{JOBS}?state=failed", 7 + 4),
+        (f"{JOBS}?state=ready&queue=queue-0", 7 + 4),
+        (f"{JOBS}?task=task-0&enqueued=1h", 8 + 4),  # and how far to look
+        (f"{JOBS}?q=task", 8 + 4),
+        (f"{JOBS}?value=7&tag=vip&worker=1&level=high&exception=a.B", 8 + 4),
+        (f"{JOBS}retry-failed/", 8),  # depths, ended, choices, workers, exceptions, count, forecast, examples
         (WORKERS, 2),  # count, rows
         # workers, paused, depths, ended, oldest, running, clock; totals, course, kinds; failures; table,
         # expired, transactions; and for each of these four a savepoint and a limit, both taken back

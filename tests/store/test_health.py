@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
 from django.contrib.postgres.functions import TransactionNow
 
 from django_jobs.core.states import State
-from django_jobs.store import health, statistics
+from django_jobs.store import health, overview, statistics
 from django_jobs.store.prune import BEGINNING
 from tests.rows import row
 
@@ -59,3 +60,23 @@ def test_no_table_is_scanned_for_it(cursor):
         plan = "\n".join(line for (line,) in cursor.fetchall())
         assert "Seq Scan" not in plan
         assert index in plan
+
+
+WALKED = re.compile(r"Rows Removed by (?:Filter|Index Recheck): (\d+)")
+
+
+def test_no_walk_goes_on_into_the_future(cursor):
+    """Where nothing has expired and nothing is due, one entry of the index tells so."""
+    kept = FILL_JOBS.replace("- 50", "+ 50")
+    later = kept.replace("now(), now(), now()", "now(), now() + n * interval '1 second', NULL")
+    cursor.execute(kept)
+    cursor.execute(later.replace("SUCCESSFUL", "READY"))
+    cursor.execute("ANALYZE django_jobs_job")
+
+    for text, parameters in (
+        (health.EXPIRED, {"beginning": BEGINNING}),
+        (overview.OLDEST, {"queues": None, "most": 10}),
+    ):
+        cursor.execute(f"EXPLAIN (ANALYZE) {text}", parameters)
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+        assert [number for number in WALKED.findall(plan) if int(number) > 10] == [], plan
