@@ -15,6 +15,7 @@ from typing import Any
 
 from django.apps import apps
 from django.conf import settings
+from django.db.models import Prefetch
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -56,13 +57,15 @@ def get(result_id: str, *, database: str, backend: str) -> AnyResult:
     A job whose task this code doesn't know (renamed, removed) has a result all the same: its task is a
     stand-in of that name that can't be enqueued.
     """
-    from django_jobs.models import Job  # not at import: a backend may be made before the apps are loaded
+    from django_jobs.models import Attempt, Job  # not at import: a backend may be made before the apps
 
     text = result_id if isinstance(result_id, str) else ""  # type: ignore[redundant-expr]  # callers err
     number = id_of(text)
     job = None
     if number is not None and text == str(number):
-        job = Job.objects.using(database).filter(pk=number).prefetch_related("attempts").first()
+        # Named, since a database router would be asked where to read them.
+        attempts = Prefetch("attempts", queryset=Attempt.objects.using(database))
+        job = Job.objects.using(database).filter(pk=number).prefetch_related(attempts).first()
     if job is None:
         raise TaskResultDoesNotExist(f"There is no job with the id {text[:64]!r}.")
     return of_row(job, backend)

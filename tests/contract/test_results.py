@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import connections
 
 from django_jobs.core.states import State
 from django_jobs.framework import TaskResultDoesNotExist, TaskResultMismatch, TaskResultStatus, task_backends
@@ -134,3 +135,26 @@ class TestChangedTasks:
         assert (error.exception_class_path, error.traceback) == ("gone.Away", "T")
         with pytest.raises(ImportError):
             _ = error.exception_class
+
+
+class Replica:
+    """A router as of a project that reads from a replica."""
+
+    def db_for_read(self, model, **hints):
+        return "replica"
+
+    def db_for_write(self, model, **hints):
+        return "default"
+
+
+def test_all_of_a_result_is_read_where_it_is_written(db, project, monkeypatch):
+    """A replica may not have it yet; this one can't even be reached."""
+    nowhere = connections["default"].settings_dict | {"NAME": "nowhere"}
+    monkeypatch.setitem(connections.settings, "replica", nowhere)
+    result = tasks.fail.enqueue("SystemExit")
+    run_due()
+    project.DATABASE_ROUTERS = [Replica()]
+
+    result.refresh()
+
+    assert (result.status, len(result.errors)) == (TaskResultStatus.FAILED, 1)
