@@ -53,8 +53,8 @@ def measure(ground: Ground, sizes: Sizes) -> Iterator[Found]:
     for name, task, jobs, environment in (
         ("no-op in a thread", nothing, sizes.jobs, {}),
         ("no-op on the event loop", nothing_async, sizes.jobs, {}),
-        ("one ORM query, connections kept", query, sizes.jobs, kept),
-        ("one ORM query, a connection for each job", query, few, {}),
+        ("one ORM query, CONN_MAX_AGE None", query, sizes.jobs, kept),
+        ("one ORM query, CONN_MAX_AGE 0", query, few, {}),
     ):
         one = drain(ground, task, jobs, 1, **environment)
         two = drain(ground, task, jobs, 2, **environment)

@@ -225,14 +225,16 @@ def turn_wheel(connection: Connection[Any], task: str, transactions: int) -> int
     """Claim and finish so many times; return how many jobs were done."""
     done, point = 0, claim.BEGINNING
     held: Sequence[ClaimedJob] = ()
-    for _ in range(transactions + 1):
+    for number in range(transactions + 1):
         ended = [Ended(job, Completed(return_value=None, keep=KEEP)) for job in held]
         statements = finish.finish(WORKER, ended, keep_cancelled=KEEP) if ended else []
-        rooms = [claim.Room("default", BATCH, {0: point})]
-        answers = link.run_together(
-            connection, [*statements, claim.claim_after(WORKER, rooms, [task], BATCH)]
-        )
-        held = claim.claimed(answers[-1])
+        if number < transactions:  # the last turn only finishes
+            rooms = [claim.Room("default", BATCH, {0: point})]
+            statements.append(claim.claim_after(WORKER, rooms, [task], BATCH))
+        if not statements:
+            break
+        answers = link.run_together(connection, statements)
+        held = claim.claimed(answers[-1]) if number < transactions else ()
         done += len(ended)
         if held:
             point = Point(held[-1].run_after, held[-1].id)
