@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any
 
 from django.contrib.admin.models import LogEntry
-from django.db import transaction
+from django.db import router, transaction
 from django.utils.translation import gettext, ngettext, ngettext_lazy
 
 from django_jobs.core.states import State
@@ -86,6 +86,11 @@ class Report:
                 % {"most": grouped(MOST)}
             )
         return " ".join(parts)
+
+
+def written_in(alias: str) -> str:
+    """Return the database in which to change the jobs that a page read from `alias`, which may be a replica."""
+    return str(router.db_for_write(Job)) if alias == router.db_for_read(Job) else alias
 
 
 def carry_out(

@@ -237,6 +237,12 @@ assert page.status_code == 200, page
 assert "library.tasks.fail" in page.content.decode()
 assert client.get(f"/admin/django_jobs/job/{{pk}}/change/").status_code == 200
 assert Job.objects.get(pk=pk).cancel()
+other = fail.using(run_after=__import__("datetime").timedelta(hours=1)).enqueue().id
+values = {{"queue_name": "mail", "priority": 5, "run_after": "2031-01-01T00:00:00"}}
+assert client.post(f"/admin/django_jobs/job/edit/{{other}}/", values).status_code == 302
+assert Job.objects.get(pk=other).queue_name == "mail"
+assert client.post(f"/admin/django_jobs/job/cancel/{{other}}/").status_code == 302
+assert Job.objects.get(pk=other).state == "CANCELLED"
 print(Job.objects.using("default").get(pk=pk).state)
 """
             )
