@@ -97,7 +97,7 @@ class Settings:
     """How often a worker renews its row."""
 
     dead_after_seconds: float = 30.0
-    """How old a heartbeat may grow before the worker's jobs are taken over."""
+    """How long after its last heartbeat the jobs of a worker that died without a sign run elsewhere."""
 
     rescue_seconds: float = 1.0
     """How often a worker looks for dead ones while others are about. Of more than five workers each looks

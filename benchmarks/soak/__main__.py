@@ -3,12 +3,14 @@ Break everything at random while jobs run, then account for every job.
 
     python -m benchmarks.soak --minutes 15 --seed 7
     python -m benchmarks.soak --minutes 5 --calm
+    python -m benchmarks.soak --figures
 
 Three `runjobs` (two with two processes each) work on a PostgreSQL of the soak's own, while children, parents
 and whole commands are killed, stopped and told to end, sessions are cut and the server crashes. At the end
 all jobs must have come to an end, each once; `benchmarks/soak/accounting.py` has the rules. Status 1 when one
 is broken. `--calm` breaks nothing: one worker runs as many jobs as it can, and its memory, threads, files and
-sessions are compared between the first quarter and the end.
+sessions are compared between the first quarter and the end. `--figures` measures how long it takes until all
+is as it was.
 """
 
 from __future__ import annotations
@@ -60,12 +62,17 @@ def main() -> int:
         "--seed", type=int, default=None, help="of the random choices (default: by the clock)"
     )
     parser.add_argument("--calm", action="store_true", help="break nothing, and see whether anything grows")
+    parser.add_argument("--figures", action="store_true", help="measure how long recoveries take instead")
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else int(time.time())
     print(f"soak of {options.minutes:g} minutes, seed {seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         server = prepare(Path(folder))
         try:
+            if options.figures:
+                from benchmarks.soak.figures import run_figures
+
+                return run_figures(server, Path(folder))
             if options.calm:
                 from benchmarks.soak.calm import run_calm
 

@@ -210,13 +210,23 @@ def greet(duties: Duties, dispatcher: Dispatcher) -> float | None:
 def rescue_jobs(duties: Duties, dispatcher: Dispatcher) -> float | None:
     """Take over the jobs of workers that died."""
     settings = duties.settings
-    dead_after = timedelta(seconds=settings.dead_after_seconds)
+    dead_after = silence_of_the_dead(settings)
     for worker in duties.dead_for_certain:
         bury(duties, dispatcher, worker, dead_after, certain=True, ending="its parent process saw it die")
     duties.dead_for_certain = []
     if dispatcher.others:
         look_for_dead(duties, dispatcher, dead_after)
     return settings.rescue_seconds * (1 if duties.suspects else max(1, dispatcher.others / LOOKS_TOGETHER))
+
+
+def silence_of_the_dead(settings: Settings) -> timedelta:
+    """
+    Return how old the heartbeat of a worker that is taken for dead is.
+
+    A little less than the setting, for the time until someone looks: the jobs are to run elsewhere by then.
+    """
+    room = min(2 * settings.rescue_seconds, 0.1 * settings.dead_after_seconds)
+    return timedelta(seconds=settings.dead_after_seconds - room)
 
 
 def look_for_dead(duties: Duties, dispatcher: Dispatcher, dead_after: timedelta) -> None:

@@ -57,7 +57,7 @@ class TestLastWords:
 
 class TestTasksThatExit:
     @pytest.mark.parametrize("place", [(), ("--processes", "2")], ids=["in place", "2 processes"])
-    def test_a_module_that_exits_is_named_and_the_status_is_1_126(self, runjobs, place):
+    def test_a_module_that_exits_is_named_and_the_command_fails_126(self, runjobs, place):
         worker = runjobs(*place, variables={"SCENARIO_APPS": "tests.scenarios.apps.exiting"})
 
         assert worker.ends() == 1
