@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any
 
 from django.contrib.admin.models import LogEntry
-from django.db import router, transaction
+from django.db import transaction
 from django.utils.translation import gettext, ngettext, ngettext_lazy
 
 from django_jobs.core.states import State
@@ -65,8 +65,9 @@ class Report:
             )
             parts.append(counted(asked, self.asked))
         if skipped := sum(self.skipped.values()):
+            gone = gettext("no longer there")
             each = ", ".join(
-                f"{grouped(number)} {StateChoices(state).label if state else gettext('no longer there')}"
+                f"{grouped(number)} {StateChoices(state).label if state else gone}"
                 for state, number in sorted(self.skipped.items())
             )
             parts.append(
@@ -86,11 +87,6 @@ class Report:
                 % {"most": grouped(MOST)}
             )
         return " ".join(parts)
-
-
-def written_in(alias: str) -> str:
-    """Return the database in which to change the jobs that a page read from `alias`, which may be a replica."""
-    return str(router.db_for_write(Job)) if alias == router.db_for_read(Job) else alias
 
 
 def carry_out(

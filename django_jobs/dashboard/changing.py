@@ -21,7 +21,6 @@ from django.utils.translation import gettext_lazy as _
 from django_jobs.conf import QUEUE_NAME_LENGTH
 from django_jobs.core.states import State
 from django_jobs.dashboard import shown
-from django_jobs.dashboard.acting import written_in
 from django_jobs.dashboard.actions import NoChoice
 from django_jobs.dashboard.base import button
 from django_jobs.dashboard.confirming import Crumb, Question, ask
@@ -149,7 +148,7 @@ def answer(
     form = form_class(request.POST if answered else None, initial=initial)
     possible = offered(page, request, job)
     if answered and form.is_valid():
-        operations = Operations(written_in(str(job._state.db)))
+        operations = Operations(str(job._state.db))
         with transaction.atomic(using=operations.alias):
             text, level = change(operations, job, form.cleaned_data)
         page.tell(request, text, level)

@@ -20,7 +20,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext
 
-from django_jobs.dashboard.acting import MOST, carry_out, written_in
+from django_jobs.dashboard.acting import MOST, carry_out
 from django_jobs.dashboard.actions import Action, counted
 from django_jobs.dashboard.shown import cut, grouped, state_badge
 from django_jobs.models import Job, StateChoices
@@ -102,7 +102,7 @@ def confirm(
             action,
             sorted(wanted[:MOST]),
             form.cleaned_data,
-            alias=written_in(jobs.db),
+            alias=jobs.db,
             user_id=request.user.pk,
             matching=matching,
         )

@@ -128,7 +128,7 @@ def of_time(found: Facts) -> Reason:
     if found.attempts:
         says = gettext("It waits for its next attempt, due in %(span)s.") % words
         if found.reason:
-            says = f"{says} {gettext('The last one: %(reason)s') % {'reason': found.reason}}"
+            says += " " + gettext("The last one: %(reason)s") % {"reason": found.reason}
         return Reason("retrying", says, gettext("Wait, or run it now."))
     return Reason("not-due", gettext("It isn’t due: its time comes in %(span)s.") % words,
                   gettext("Wait, or run it now."))  # fmt: skip
@@ -247,7 +247,7 @@ def of_running(found: Facts) -> Reason:
         "span": seconds(found.runs_for_seconds),
     }
     if found.cancel_requested:
-        return Reason("stopping", f"{says} {gettext('It was asked to stop.')}")
+        return Reason("stopping", says + " " + gettext("It was asked to stop."))
     return Reason("running", says)
 
 
