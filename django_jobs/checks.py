@@ -65,17 +65,28 @@ def check_routers() -> list[checks.CheckMessage]:
     """Check that the database routers look for jobs where they are kept, and let tables be made there."""
     Job = apps.get_model("django_jobs", "Job")
     kept = {backend.database for backend in our_backends()} or {conf.database()}
-    looked_in = router.db_for_write(Job)
     messages: list[checks.CheckMessage] = []
-    if looked_in not in kept:
-        messages.append(
-            checks.Warning(
-                f"Jobs are kept in the database {min(kept)!r}, but the database routers send the models of "
-                f"django_jobs to {looked_in!r}, where the admin will look for them.",
-                hint="Have a router's db_for_read and db_for_write answer for the app label 'django_jobs'.",
-                id="django_jobs.W002",
+    for found, who, hint in (
+        (
+            conf.database(),
+            "runjobs and the admin look for them in",
+            "Set DJANGO_JOBS['database'] to that alias.",
+        ),
+        (
+            router.db_for_write(Job),
+            "the database routers send queries such as Job.objects.all() to",
+            "Have a router's db_for_read and db_for_write answer for the app label 'django_jobs'.",
+        ),
+    ):
+        if found not in kept:
+            messages.append(
+                checks.Warning(
+                    f"Jobs are kept in the database {min(kept)!r}, but {who} {found!r}.",
+                    hint=hint,
+                    id="django_jobs.W002",
+                )
             )
-        )
+            break
     messages += [
         checks.Warning(
             f"Jobs are kept in the database {alias!r}, but the database routers don't let migrate make the "

@@ -104,7 +104,14 @@ class TestRouters:
 
         found = told(*checks.check_routers())
 
-        assert "'archive', where the admin will look" in found["django_jobs.W002"]
+        assert "Job.objects.all() to 'archive'" in found["django_jobs.W002"]
+
+    def test_a_backend_that_keeps_jobs_where_no_worker_looks(self, project):
+        project.DJANGO_JOBS = {"database": "default"}
+        project.TASKS = {"default": {"BACKEND": BACKEND, "OPTIONS": {"database": "archive"}}}
+
+        found = told(*checks.check_routers())
+        assert "'archive', but runjobs and the admin look for them in 'default'" in found["django_jobs.W002"]
 
     def test_that_do_not_let_the_tables_be_made(self, project):
         project.DATABASE_ROUTERS = [Routers(migrate=False)]

@@ -220,7 +220,7 @@ print(result.status)
         assert "2 completed" in counted(with_replica.manage("runjobs", "--drain"))
         assert "2" in with_replica.manage("jobs", "status")
 
-    def test_the_admin_reads_the_replica_and_acts_on_the_primary(self, with_replica):
+    def test_the_admin_looks_and_acts_on_the_primary(self, with_replica):
         assert (
             with_replica.shell(
                 f"""
