@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
+from django.conf import settings
 from django.db import connections, transaction
 from django.dispatch import Signal
+from django.utils import timezone
 
 from django_jobs import conf, signals
 from django_jobs.backend import problem_of_queue
 from django_jobs.core.records import Wake
+from django_jobs.enqueueing import checked_time
 from django_jobs.exceptions import UnknownQueue
 from django_jobs.framework import TASK_MAX_PRIORITY, TASK_MIN_PRIORITY
 from django_jobs.store import control
@@ -71,13 +74,15 @@ class Operations:
         """
         Give a waiting job another queue, priority or due time; return whether it was waiting.
 
-        Raises UnknownQueue for a name that no queue can have, and ValueError for a priority that no job can.
+        Raises UnknownQueue for a name that no queue can have, and ValueError for a priority or time that no
+        job can.
         """
         if queue_name is not None:
             self.check_name(queue_name)
-        if priority is not None and not TASK_MIN_PRIORITY <= priority <= TASK_MAX_PRIORITY:
-            allowed = f"{TASK_MIN_PRIORITY} to {TASK_MAX_PRIORITY}"
-            raise ValueError(f"priority={priority!r} must be a whole number from {allowed}.")
+        if priority is not None:
+            check_priority(priority)
+        if run_after is not None:
+            check_due_time(run_after)
         with transaction.atomic(using=self.alias), connections[self.alias].cursor() as cursor:
             changed, wakes = control.edit(
                 cursor, job_id, queue_name=queue_name, priority=priority, run_after=run_after
@@ -89,7 +94,8 @@ class Operations:
         """
         Enqueue a job like another, due at once; return its id, or `None` when there is no such job.
 
-        It has the same task, arguments, queue, priority, attempts and meta, to which `copy_of` is added.
+        It has the same task, arguments, queue, priority, attempts and meta, to which `copy_of` is added. No
+        receiver of `task_enqueued` is told, since its task need not be known here.
         """
         with transaction.atomic(using=self.alias), connections[self.alias].cursor() as cursor:
             made, wakes = control.copy(cursor, job_id)
@@ -137,3 +143,21 @@ class Operations:
         """Raise UnknownQueue for a text that is no queue's name."""
         if problem := problem_of_queue(queue_name):
             raise UnknownQueue(problem)
+
+
+def check_priority(priority: int) -> None:
+    """Raise ValueError for what isn't a priority as it is: 1.5 would be stored as another."""
+    if type(priority) is not int or not TASK_MIN_PRIORITY <= priority <= TASK_MAX_PRIORITY:
+        allowed = f"{TASK_MIN_PRIORITY} to {TASK_MAX_PRIORITY}"
+        raise ValueError(f"priority={priority!r} must be a whole number from {allowed}.")
+
+
+def check_due_time(run_after: datetime) -> None:
+    """Raise ValueError for a time that a job can't be enqueued with."""
+    if not isinstance(run_after, datetime):
+        raise ValueError(f"run_after={run_after!r} must be a datetime.")
+    if settings.USE_TZ and timezone.is_naive(run_after):
+        raise ValueError(
+            f"run_after={run_after!r} has no time zone. Give it one with timezone.make_aware()."
+        )
+    checked_time(run_after)

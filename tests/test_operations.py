@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import transaction
@@ -316,6 +316,43 @@ class TestChanging:
             Operations().edit(job.pk, queue_name="")
         with pytest.raises(ValueError, match="priority=101 must be a whole number from -100 to 100"):
             Operations().edit(job.pk, priority=101)
+
+    @pytest.mark.parametrize("priority", [1.5, 1.0, True, "5", -101, float("nan")])
+    def test_nor_a_priority_that_would_be_stored_as_another(self, priority):
+        job = row(State.READY)
+
+        with pytest.raises(ValueError, match=r"priority=.* must be a whole number from -100 to 100"):
+            Operations().edit(job.pk, priority=priority)
+
+    @pytest.mark.parametrize(
+        ("run_after", "told"),
+        [
+            (datetime(2030, 1, 1, 12), "has no time zone"),  # noqa: DTZ001  (that is the point)
+            (datetime.max.replace(tzinfo=UTC), "must be from"),
+            (datetime.min.replace(tzinfo=UTC), "must be from"),
+            ("2030-01-01", "must be a datetime"),
+            (timedelta(hours=1), "must be a datetime"),
+        ],
+        ids=str,
+    )
+    def test_nor_a_time_that_enqueueing_refuses(self, woken, run_after, told):
+        job = row(State.READY)
+
+        with pytest.raises(ValueError, match=told):
+            Operations().edit(job.pk, run_after=run_after)
+
+        assert Job.objects.get().run_after == job.run_after
+        assert woken == []
+
+    def test_a_naive_time_is_the_projects_where_all_are(self, settings):
+        settings.USE_TZ, settings.TIME_ZONE = False, "America/New_York"
+        job = row(State.READY)
+
+        assert Operations().edit(job.pk, run_after=datetime(2030, 1, 1, 12))  # noqa: DTZ001  (that is the point)
+
+        assert Job.objects.get().run_after == datetime(2030, 1, 1, 12)  # noqa: DTZ001
+        settings.USE_TZ = True
+        assert Job.objects.get().run_after == datetime(2030, 1, 1, 17, tzinfo=UTC)
 
     def test_a_copy_is_a_job_of_its_own_that_is_due(self, woken):
         job = row(State.FAILED, queue_name="mail", priority=3)
