@@ -15,14 +15,19 @@ from django_jobs.store.health import Holder
 from django_jobs.store.overview import LiveWorker, Paused, RunningJob, live_workers, running_jobs
 from django_jobs.store.stats import COUNTED
 
+# Times are kept within Python's calendar, so that no row of a stranger's breaks the page; to LEAST and
+# GREATEST, NULL is nothing at all.
 # A row that someone locked or changed without a commit names that transaction in its xmax; claims skip it.
 JOB = """
     SELECT job.state, job.queue_name, job.task_path, job.priority, job.attempt - job.uncounted,
            CASE WHEN isfinite(job.run_after) THEN EXTRACT(epoch FROM job.run_after - clock_timestamp())
                 WHEN job.run_after > now() THEN 'infinity' ELSE '-infinity' END::float8,
            job.worker, job.cancel_requested_at IS NOT NULL, COALESCE(job.reason, ''),
-           EXTRACT(epoch FROM clock_timestamp() - job.last_attempted_at)::float8,
-           paused.paused_at, paused.paused_by, paused.pause_reason,
+           EXTRACT(epoch FROM clock_timestamp()
+                   - CASE WHEN isfinite(job.last_attempted_at) THEN job.last_attempted_at END)::float8,
+           CASE WHEN paused.paused_at IS NOT NULL
+                THEN GREATEST(LEAST(paused.paused_at, '9999-12-30Z'), '0001-01-03Z') END,
+           paused.paused_by, paused.pause_reason,
            ARRAY(SELECT live.id FROM django_jobs_worker AS live
                   WHERE live.state IN ('RUNNING', 'STOPPING') AND live.tasks ? job.task_path),
            holder.pid, COALESCE(holder.application_name, ''), COALESCE(holder.state, ''),
@@ -34,12 +39,29 @@ JOB = """
      WHERE job.id = %(id)s
 """
 
-# Index django_jobs_ready: what a claim takes before this job.
+# Index django_jobs_ready: what a claim takes before this job. A walk from one higher priority to the next, or
+# jobs that are scheduled there would be walked over; clock_timestamp() would be asked of each of them.
 AHEAD = """
+    WITH RECURSIVE place AS (
+        (SELECT priority FROM django_jobs_job
+          WHERE state = 'READY' AND queue_name = %(queue)s AND priority > %(priority)s
+          ORDER BY queue_name, priority DESC, run_after, id LIMIT 1)
+         UNION ALL
+        SELECT following.priority
+          FROM place
+         CROSS JOIN LATERAL (
+               SELECT job.priority FROM django_jobs_job AS job
+                WHERE job.state = 'READY' AND job.queue_name = %(queue)s
+                  AND job.priority < place.priority AND job.priority > %(priority)s
+                ORDER BY job.queue_name, job.priority DESC, job.run_after, job.id LIMIT 1) AS following)
     SELECT count(*)::int
-      FROM ((SELECT FROM django_jobs_job AS other, django_jobs_job AS job
-              WHERE job.id = %(id)s AND other.state = 'READY' AND other.queue_name = %(queue)s
-                AND other.priority > %(priority)s AND other.run_after <= statement_timestamp()
+      FROM ((SELECT
+               FROM place
+              CROSS JOIN LATERAL (
+                    SELECT FROM django_jobs_job AS other
+                     WHERE other.state = 'READY' AND other.queue_name = %(queue)s
+                       AND other.priority = place.priority AND other.run_after <= statement_timestamp()
+                     LIMIT %(counted)s + 1) AS due
               LIMIT %(counted)s + 1)
              UNION ALL
             (SELECT FROM django_jobs_job AS other, django_jobs_job AS job
@@ -50,7 +72,8 @@ AHEAD = """
 """
 
 HOLDER = """
-    SELECT name, state, EXTRACT(epoch FROM clock_timestamp() - heartbeat_at)::float8, ending
+    SELECT name, state, EXTRACT(epoch FROM clock_timestamp()
+                              - GREATEST(LEAST(heartbeat_at, '9999-12-30Z'), '0001-01-03Z'))::float8, ending
       FROM django_jobs_worker WHERE id = %(id)s
 """
 

@@ -43,7 +43,8 @@ RUNNING = """
      ORDER BY last_attempted_at, id LIMIT %(most)s
 """
 
-# Index django_jobs_ready: one look-up for each queue and priority.
+# Index django_jobs_ready: one look-up for each queue and priority. clock_timestamp() would be asked of every
+# row that is scheduled there; the statement's own time is a bound of the look-up.
 OLDEST = (
     PLACES
     + """
@@ -56,7 +57,7 @@ OLDEST = (
            SELECT * FROM django_jobs_job AS waiting
             WHERE waiting.state = 'READY' AND waiting.queue_name = place.queue_name
               AND waiting.priority = place.priority
-              AND waiting.run_after <= statement_timestamp() AND isfinite(waiting.run_after)
+              AND waiting.run_after <= statement_timestamp() AND waiting.run_after > '-infinity'
             ORDER BY waiting.run_after, waiting.id LIMIT 1) AS job
      WHERE (%(queues)s::text[] IS NULL OR place.queue_name = ANY(%(queues)s::text[]))
        AND NOT EXISTS (SELECT FROM django_jobs_queue AS paused

@@ -84,7 +84,7 @@ FAIL_UNKNOWN = """
                SELECT waiting.id, waiting.task_path
                  FROM django_jobs_job AS waiting
                 WHERE waiting.queue_name = queue.name AND waiting.state = 'READY'
-                  AND waiting.run_after < clock_timestamp() - %(wait)s::interval
+                  AND waiting.run_after < now() - %(wait)s::interval   -- no clock: it would be asked of each
                 ORDER BY waiting.priority DESC, waiting.run_after, waiting.id
                 LIMIT %(depth)s) AS job
          WHERE NOT EXISTS (

@@ -7,11 +7,14 @@ machine changes; a walk over the backlog would read many times as many.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from django_jobs.store import claim
+from django_jobs.store import claim, explain, health, overview, rescue
+from django_jobs.store.prune import BEGINNING
+from django_jobs.store.stats import COUNTED
 from tests import jobs
 from tests.rows import WORKER
 from tests.store.test_plans import TABLE, nodes, problems
@@ -20,6 +23,7 @@ KNOWN = [jobs.ok.module_path]
 ROWS = 20_000
 QUEUES = [f"q{number:02}" for number in range(50)]
 INDEX = "django_jobs_ready"
+EXPIRY = "django_jobs_expiry"
 
 FILL = """
     INSERT INTO django_jobs_job (
@@ -67,7 +71,7 @@ def explained(link, statement):
     options = "(ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON)"
     with link.transaction(force_rollback=True):
         [[[found]]] = link.execute(f"EXPLAIN {options} {text}", parameters, prepare=False).fetchall()
-    searches = [node for node in nodes(found["Plan"]) if node.get("Index Name") == INDEX]
+    searches = [node for node in nodes(found["Plan"]) if node.get("Index Name") in (INDEX, EXPIRY)]
     pages = sum(node["Shared Hit Blocks"] + node["Shared Read Blocks"] for node in searches)
     return found["Plan"], pages
 
@@ -123,6 +127,40 @@ def test_few_pages_are_read_beside(link, name):
         assert pages["CLAIM"] <= ROWS / 50
     else:
         assert pages["CLAIM"] <= 20 + 2 * points
+
+
+@pytest.mark.parametrize("analysed", [True, False], ids=["counted", "not counted"])
+@pytest.mark.parametrize("name", [name for name in BACKLOGS if "scheduled" in name])
+def test_what_people_and_duties_ask_passes_by(link, name, analysed):
+    """Each finds the few that are due without a walk over those that are scheduled."""
+    backlog = BACKLOGS[name]
+    fill(link, **backlog)
+    [[job]] = link.execute("SELECT max(id) FROM django_jobs_job").fetchall()
+    due(link, count=3)
+    if analysed:
+        link.execute(f"ANALYZE {TABLE}")
+    asked = {
+        "OLDEST": (overview.OLDEST, overview.choice(None)),
+        "AHEAD": (explain.AHEAD, {"id": job, "queue": "q00", "priority": -100, "counted": COUNTED}),
+        "FAIL_UNKNOWN": rescue.fail_unknown(
+            ["q00"], wait=timedelta(hours=1), keep=timedelta(days=1), reason="unknown"
+        ),
+    }
+
+    places = link.execute(*claim.survey()).rowcount
+    for statement, text in asked.items():
+        if statement == "FAIL_UNKNOWN" and link.info.server_version < 180_000:
+            continue  # reads the index, but no row of the table
+        assert explained(link, text)[1] <= 20 + 20 * places, statement
+
+
+def test_what_expired_is_found_without_a_walk_over_what_is_kept(link):
+    fill(link, finished=True)
+
+    plan, pages = explained(link, (health.EXPIRED, {"beginning": BEGINNING}))
+
+    assert EXPIRY in {node.get("Index Name") for node in nodes(plan)}
+    assert pages <= 20
 
 
 def test_a_claim_that_walks_over_a_backlog_is_noticed(link):
