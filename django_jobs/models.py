@@ -195,6 +195,11 @@ class Job(models.Model):
         return "retrying" if self.counted_attempt > 0 else "scheduled"
 
     @property
+    def is_ahead(self) -> bool:
+        """Whether it waits for a time that has yet to come."""
+        return self.phase in ("scheduled", "retrying")
+
+    @property
     def label(self) -> str:
         """The phase in the words of a person."""
         words = {"retrying": _("retrying"), "scheduled": _("scheduled")}

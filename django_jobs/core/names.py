@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 
@@ -18,3 +19,8 @@ def names_or_all(value: Any) -> list[str] | None:
 def texts_by_name(value: Any) -> dict[str, str]:
     """Return the texts of a dict by their names."""
     return {name: str(text) for name, text in value.items()} if isinstance(value, dict) else {}
+
+
+def takes(queues: Collection[str] | None, excluded: Collection[str], queue_name: str) -> bool:
+    """Whether a worker with these queues, or all, but for the excluded ones, takes jobs of `queue_name`."""
+    return (queues is None or queue_name in queues) and queue_name not in excluded

@@ -41,7 +41,7 @@ def job_button(action: Action) -> Any:
         if not page.may(request, action.permission) or job.state not in action.states:
             return False
         if action is RUN:
-            return job.label != job.get_state_display()  # due ones are as soon as can be
+            return job.is_ahead  # due ones are as soon as can be
         return not (action is CANCEL and job.cancel_requested_at is not None)
 
     def ask(page: JobAdmin, request: HttpRequest, pk: int) -> HttpResponse:
@@ -306,9 +306,7 @@ class JobAdmin(ChangingPages, ReadOnlyPages):
 
     @admin.display(description=_("due"))
     def shown_due(self, job: Job) -> str:
-        return (
-            shown.age(job.run_after) if job.label != job.get_state_display() else shown.moment(job.run_after)
-        )
+        return shown.age(job.run_after) if job.is_ahead else shown.moment(job.run_after)
 
     @admin.display(description=_("reason"))
     def shown_whole_reason(self, job: Job) -> str:

@@ -20,10 +20,9 @@ from django.utils.translation import gettext_lazy as _
 from django_jobs import conf
 from django_jobs.core.ids import id_of
 from django_jobs.core.masking import is_sensitive
-from django_jobs.dashboard.shown import parameters_of
 from django_jobs.models import LIVE, Attempt, Worker
 from django_jobs.store import statistics, values
-from django_jobs.tasks import registry
+from django_jobs.tasks import positional_names, registry
 
 MOST_WORKERS = 50
 """Live workers to choose from; others by writing their id into the address."""
@@ -185,13 +184,13 @@ def plain_tasks() -> list[str]:
     return [
         path
         for path in registry
-        if not any(is_sensitive(name, secrets) for name in parameters_of(path) or ())
+        if not any(is_sensitive(name, secrets) for name in positional_names(path) or ())
     ]
 
 
 def places_of(name: str) -> dict[str, int]:
     """Return at which place known tasks have an argument of that name."""
-    found = {path: list(parameters_of(path) or ()) for path in registry}
+    found = {path: list(positional_names(path) or ()) for path in registry}
     return {path: names.index(name) for path, names in found.items() if name in names}
 
 

@@ -27,6 +27,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
+from django_jobs.core.names import takes
 from django_jobs.dashboard import shown
 from django_jobs.dashboard.actions import NoChoice, ReasonChoice
 from django_jobs.dashboard.base import ReadOnlyPages, button
@@ -154,7 +155,7 @@ class QueueAdmin(ReadOnlyPages):
                 QueueView(
                     queue=queue,
                     depth=depth,
-                    workers=sum(1 for worker in workers if serves(worker, name)),
+                    workers=sum(takes(worker.queues, worker.excluded_queues, name) for worker in workers),
                     url=self.address_of(queue),
                     jobs_url=f"{self.address('django_jobs_job_changelist')}?{urlencode({'queue': name})}",
                     buttons=self.buttons(request, self.actions_row, queue),
@@ -322,11 +323,6 @@ class QueueAdmin(ReadOnlyPages):
         }
         level = messages.SUCCESS if changed else messages.WARNING
         self.tell(request, words[pausing, changed] % {"name": name}, level)
-
-
-def serves(worker: Worker, queue_name: str) -> bool:
-    """Whether a worker takes jobs of a queue."""
-    return (worker.queues is None or queue_name in worker.queues) and queue_name not in worker.excluded_queues
 
 
 PAUSED_BY_LENGTH = Queue._meta.get_field("paused_by").max_length

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from datetime import datetime, timedelta
-from inspect import Parameter
 from shlex import quote
 from typing import Any
 
@@ -22,7 +20,7 @@ from django_jobs.core.masking import masked, masked_positional
 from django_jobs.core.states import State
 from django_jobs.models import Job
 from django_jobs.store.stats import COUNTED
-from django_jobs.tasks import call_signature, registry
+from django_jobs.tasks import positional_names
 
 NOTHING = "–"
 """Stands where there is nothing to show."""
@@ -44,9 +42,7 @@ def badge(text: str, key: str) -> SafeString:
 
 def state_badge(job: Job) -> SafeString:
     """Return the state of a job in a person's words."""
-    waits = job.state == State.READY and job.run_after > timezone.now()
-    key = ("retrying" if job.counted_attempt > 0 else "scheduled") if waits else str(job.state).lower()
-    shown = badge(job.label, key)
+    shown = badge(job.label, job.phase)
     if job.state == State.RUNNING and job.cancel_requested_at is not None:
         return format_html("{} {}", shown, badge(gettext("asked to stop"), "cancelled"))
     return shown
@@ -152,7 +148,7 @@ def positional(job: Job) -> SafeString | str:
     if not job.args:
         return NOTHING
     names = conf.current().sensitive_names
-    parameters = parameters_of(job.task_path)
+    parameters = positional_names(job.task_path)
     shown = pretty(masked_positional(job.args, parameters, names))
     if parameters is None and names:
         note = gettext(
@@ -161,19 +157,6 @@ def positional(job: Job) -> SafeString | str:
         )
         return format_html('{}<p class="help">{}</p>', shown, note)
     return shown
-
-
-def parameters_of(task_path: str) -> Sequence[str] | None:
-    """Return the names of a task's parameters by position; `None` for one that this process doesn't know."""
-    task = registry.get(task_path)
-    if task is None:
-        return None
-    return [
-        name
-        for name, parameter in call_signature(task.func, task.takes_context).parameters.items()
-        if parameter.kind
-        in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_POSITIONAL)
-    ]
 
 
 def share(part: int, whole: int) -> str:

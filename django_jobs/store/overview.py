@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django_jobs.core.names import names_in, names_or_all, texts_by_name
+from django_jobs.core.names import names_in, names_or_all, takes, texts_by_name
 from django_jobs.store.cursor import Cursor, run
 from django_jobs.store.stats import PLACES
 
@@ -101,8 +101,7 @@ class LiveWorker:
 
     def serves(self, queue_name: str) -> bool:
         """Whether it claims from this queue."""
-        chosen = self.queues is None or queue_name in self.queues
-        return self.state == "RUNNING" and chosen and queue_name not in self.excluded_queues
+        return self.state == "RUNNING" and takes(self.queues, self.excluded_queues, queue_name)
 
 
 @dataclass(frozen=True, slots=True)

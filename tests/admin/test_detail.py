@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
 from django.test import override_settings
@@ -10,8 +10,10 @@ from django.utils import timezone
 
 from django_jobs import task
 from django_jobs.core.masking import MASK
+from django_jobs.core.rich import flatten
 from django_jobs.dashboard import shown, story
 from django_jobs.models import Attempt
+from tests import rich_tasks
 from tests.admin.conftest import JOBS, detail
 
 pytestmark = pytest.mark.django_db
@@ -55,6 +57,24 @@ class TestArguments:
         job = make_job(kwargs={"order": "seven"})
 
         assert "seven" in client_of("view_job", "view_arguments").get(detail(job)).content.decode()
+
+    @pytest.mark.parametrize("nested", [False, True])
+    def test_what_has_a_sensitive_name_is_masked_among_rich_values_too(self, admin_client, make_job, nested):
+        value: object = {7: "shown", "password": "p-1", ("token", 1): "shown too", "day": date(2031, 1, 2)}
+        value = flatten({"inner": (value,)} if nested else value)
+        job = make_job(
+            "SUCCESSFUL",
+            task_path=rich_tasks.echo.module_path,
+            args=[value],
+            kwargs={"key": value},
+            return_value=[value, value],
+        )
+
+        page = admin_client.get(detail(job)).content.decode()
+
+        assert "p-1" not in page
+        assert page.count(MASK) >= 4
+        assert page.count("2031-01-02") == 4
 
     def test_what_has_a_sensitive_name_is_masked_by_name_and_by_position(self, admin_client, make_job):
         job = make_job(

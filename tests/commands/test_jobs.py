@@ -17,7 +17,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 from django.db.models.functions import Now
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from django_jobs.management.commands.jobs import Command
 from django_jobs.management.operating import acting
@@ -209,6 +209,26 @@ class TestShow:
         assert [run["result"] for run in found["runs"]] == ["error", "error", "successful"]
         assert (found["state"], found["attempts"], found["meta"]) == ("successful", 3, {"by": "ann"})
         assert found["runs"][0]["traceback"].startswith("Traceback")
+
+    @pytest.mark.parametrize(
+        ("state", "columns", "label"),
+        [
+            ("READY", {}, "ready"),
+            ("READY", {"run_after": Now() + HOUR}, "scheduled"),
+            ("READY", {"run_after": Now() + HOUR, "attempt": 1}, "retrying"),
+            ("READY", {"run_after": Now() + HOUR, "attempt": 1, "uncounted": 1}, "scheduled"),
+            ("RUNNING", {}, "running"),
+            ("CANCELLED", {}, "cancelled"),
+        ],
+    )
+    def test_the_label_is_the_same_in_every_language(self, state, columns, label):
+        job = row(state, **columns)
+
+        with translation.override("de"):
+            [found] = jobs_json("show", job.pk)["jobs"]
+
+        assert found["label"] == label
+        assert job.is_ahead == (label in ("scheduled", "retrying"))
 
     def test_what_has_a_sensitive_name_is_masked(self):
         named = errands.post.using(meta={"api_key": "k-123"}).enqueue("ann", password="hunter2")

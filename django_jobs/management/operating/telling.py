@@ -11,11 +11,11 @@ from django.db import connections
 from django_jobs import conf
 from django_jobs.core.masking import masked, masked_positional
 from django_jobs.dashboard.explaining import Explanation
-from django_jobs.dashboard.shown import parameters_of
 from django_jobs.dashboard.story import runs_of
 from django_jobs.management.operating.printing import lines, moment, plain, span
 from django_jobs.models import Attempt, Job
 from django_jobs.store.overview import worker_names
+from django_jobs.tasks import positional_names
 
 MASKED_ALL = (
     "hidden: this process doesn't know the task, so its sensitive arguments can't be told from the others"
@@ -25,7 +25,7 @@ MASKED_ALL = (
 def told(job: Job, most_runs: int) -> dict[str, Any]:
     """Return a job as the documented object."""
     names = conf.current().sensitive_names
-    parameters = parameters_of(job.task_path)
+    parameters = positional_names(job.task_path)
     runs, earlier = runs_of(job)
     if len(runs) > most_runs:
         runs, earlier = runs[-most_runs:], earlier + len(runs) - most_runs
@@ -38,7 +38,7 @@ def told(job: Job, most_runs: int) -> dict[str, Any]:
         "task_is_known": parameters is not None,
         "queue": job.queue_name,
         "state": job.state.lower(),
-        "label": label_of(job),
+        "label": job.phase,
         "priority": job.priority,
         "attempts": job.counted_attempt,
         "max_attempts": job.max_attempts,
@@ -60,14 +60,6 @@ def told(job: Job, most_runs: int) -> dict[str, Any]:
         "earlier_runs": earlier,
         "runs": [told_run(run, workers) for run in runs],
     }
-
-
-def label_of(job: Job) -> str:
-    """Return the state of a job, with those that wait for a time apart, in English."""
-    from django.utils.translation import override
-
-    with override("en"):
-        return job.label
 
 
 def told_run(run: Attempt, workers: Mapping[int, str]) -> dict[str, Any]:
