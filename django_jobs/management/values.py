@@ -48,3 +48,16 @@ def queue_limit(text: str) -> tuple[str, int | None]:
     if not colon:
         return queue_name(text), None
     return queue_name(name), count(limit)
+
+
+LONGEST_WORKER_NAME = 190
+"""Characters of a worker's name on the command line; a child's has its number behind it."""
+
+
+def worker_name(text: str) -> str:
+    """Parse the name of a worker."""
+    if len(text) > LONGEST_WORKER_NAME:
+        raise ArgumentTypeError(
+            f"a worker's name can't be longer than {LONGEST_WORKER_NAME} characters, but has {len(text)}"
+        )
+    return text

@@ -43,6 +43,7 @@ from django_jobs.worker.executor import Executor, Rules
 from django_jobs.worker.listener import Heard, Listener
 from django_jobs.worker.options import WorkerOptions
 from django_jobs.worker.slots import ThreadSlots
+from django_jobs.worker.traces import storable
 
 ANNOUNCE_SECONDS = 5.0
 """How long receivers of signals may take at the end of a worker."""
@@ -266,10 +267,10 @@ class Worker:
     def register(self) -> Statement:
         """Return the statement that enters this worker in the database."""
         chosen = self.options
-        host = socket.gethostname()
+        host = fitting(socket.gethostname(), 255)
         return workers.register(
             workers.Registration(
-                name=chosen.name or f"{host}:{os.getpid()}",
+                name=fitting(chosen.name or f"{host[:180]}:{os.getpid()}", 200),
                 host=host,
                 pid=os.getpid(),
                 queues=chosen.queues,
@@ -319,6 +320,11 @@ WATCH_SECONDS = 5.0
 FROZEN_SECONDS = 65.0
 """How long the dispatcher may wait for an answer: longer than the limit of its statements (store/link.py). A
 connection may be open at both ends and carry nothing; TCP can't tell when something in between answers."""
+
+
+def fitting(name: str, most: int) -> str:
+    """Return a name as the row of a worker can hold it."""
+    return storable(name, len(name))[:most]
 
 
 def rules_of(settings: conf.Settings, alias: str) -> Rules:

@@ -37,6 +37,7 @@ class TestRefusals:
             (["--queue", "x" * 129], "1 to 128 characters"),
             (["--threads", "0"], "'0' is not a whole number above 0"),
             (["--poll-interval", "-1"], "'-1' is not a number of seconds above 0"),
+            (["--worker-name", "x" * 191], "can't be longer than 190 characters, but has 191"),
             (["--shutdown-timeout", "nan"], "'nan' is not a number of seconds, 0 or more"),
             (["--drain", "--processes", "2"], "--drain works in one process"),
             (["--timeout", "5"], "add --drain"),

@@ -349,6 +349,25 @@ class TestTheWorkersRow:
         assert (found.threads, found.async_slots, found.state) == (3, 2, WorkerState.RUNNING)
         assert "tests.jobs.ok" in found.tasks
 
+    @pytest.mark.parametrize(
+        "name", ["x" * 300, "ä" * 300, "a\0b", "a\udcffb"], ids=["long", "wide", "NUL", "surrogate"]
+    )
+    def test_takes_whatever_name_it_is_given(self, workers, name):
+        worker = workers.start(name=name)
+
+        shown = Worker.objects.get(pk=worker.dispatcher.worker).name
+
+        assert shown[0] == name[0]
+        assert len(shown) <= 200
+
+    def test_takes_whatever_name_its_host_has(self, workers, monkeypatch):
+        monkeypatch.setattr("socket.gethostname", lambda: "h\udcff" * 300)
+        worker = workers.start()
+
+        found = Worker.objects.get(pk=worker.dispatcher.worker)
+
+        assert (len(found.host), found.name[0]) == (255, "h")
+
     def test_says_that_it_holds_its_lock(self, workers):
         worker = workers.start()
 

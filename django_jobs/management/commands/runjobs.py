@@ -24,7 +24,14 @@ from django_jobs.checks import missing_tables
 from django_jobs.discovery import discover
 from django_jobs.exceptions import UnknownSetting, UnloadableTasks, suggestion
 from django_jobs.management.telling import banner, report
-from django_jobs.management.values import count, queue_limit, queue_name, seconds, seconds_or_zero
+from django_jobs.management.values import (
+    count,
+    queue_limit,
+    queue_name,
+    seconds,
+    seconds_or_zero,
+    worker_name,
+)
 from django_jobs.tasks import registry
 from django_jobs.telemetry import logger
 from django_jobs.worker.connections import close_all, open_transactions
@@ -121,7 +128,13 @@ class Command(BaseCommand):
         add(
             "--database", metavar="ALIAS", help="database of the queue (default: as settings and routers say)"
         )
-        add("--worker-name", default="", metavar="NAME", help="name shown in the admin (default: host:pid)")
+        add(
+            "--worker-name",
+            type=worker_name,
+            default="",
+            metavar="NAME",
+            help="name shown in the admin (default: host:pid)",
+        )
         add("--reload", action="store_true", help="restart when code changes; for development")
         add(
             "--health-file",
