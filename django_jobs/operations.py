@@ -157,7 +157,5 @@ def check_due_time(run_after: datetime) -> None:
     if not isinstance(run_after, datetime):
         raise ValueError(f"run_after={run_after!r} must be a datetime.")
     if settings.USE_TZ and timezone.is_naive(run_after):
-        raise ValueError(
-            f"run_after={run_after!r} has no time zone. Give it one with timezone.make_aware()."
-        )
+        raise ValueError(f"run_after={run_after!r} has no time zone. Give it one with timezone.make_aware().")
     checked_time(run_after)
