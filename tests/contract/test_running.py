@@ -9,12 +9,16 @@ from contextlib import contextmanager
 import pytest
 
 from django_jobs.backend import JobsBackend
+from django_jobs.core.records import Ended, Failed
+from django_jobs.core.states import Kind
 from django_jobs.framework import IN_CORE, TaskResultStatus, task_finished, task_started
 from django_jobs.models import Job
 from django_jobs.tasks import JobTask
+from django_jobs.worker.announcer import announce
 from tests.contract import tasks
 from tests.contract.tasks import CONVERTED, RAISED, REFUSED, VALUES
 from tests.eventually import eventually
+from tests.rows import TRACE, claimed_job
 from tests.worker.workers import job_of, running, settled, state_of
 
 LOGGER = "django.tasks" if IN_CORE else "django_tasks"
@@ -246,3 +250,25 @@ class TestRetries:
         assert ["attempt 1" in result.errors[0].traceback, "attempt 2" in result.errors[1].traceback] == [
             True
         ] * 2
+
+
+def test_what_befell_the_job_of_another_worker_is_looked_up_in_the_jobs_own_database(
+    project, told, monkeypatch
+):
+    project.TASKS = {
+        **tasks.TASKS,
+        "second": {**tasks.TASKS["any"], "OPTIONS": {"database": "second"}},
+    }
+    asked = []
+
+    def get(result_id, *, database, backend):
+        asked.append((result_id, database, backend))
+        return "its result"
+
+    monkeypatch.setattr("django_jobs.results.get", get)
+    outcome = Failed(kind=Kind.LOST, trace=TRACE, keep=None)
+
+    announce(Ended(claimed_job(task_path=tasks.noop.module_path), outcome), "second")
+
+    assert asked == [("7", "second", "second")]
+    assert told == [("finished", JobsBackend, "its result")]
