@@ -71,12 +71,14 @@ CLAIM = (
     + """
      CROSS JOIN LATERAL (
            SELECT ready.id
-             FROM django_jobs_job AS ready
-            WHERE ready.queue_name = queue.name AND ready.state = 'READY'
-              AND ready.run_after <= now() AND ready.task_path = ANY(%(tasks)s::text[])
-            ORDER BY ready.priority DESC, ready.run_after, ready.id
-            LIMIT queue.room
-              FOR UPDATE SKIP LOCKED) AS picked
+             FROM (SELECT job.id, job.task_path
+                     FROM django_jobs_job AS job
+                    WHERE job.queue_name = queue.name AND job.state = 'READY' AND job.run_after <= now()
+                    ORDER BY job.priority DESC, job.run_after, job.id
+                    LIMIT %(walk)s
+                      FOR UPDATE SKIP LOCKED) AS ready
+            WHERE ready.task_path = ANY(%(tasks)s::text[])
+            LIMIT queue.room) AS picked
      LIMIT %(limit)s
 """
     + GIVE
@@ -147,6 +149,11 @@ SURVEY = """
 """
 
 
+LONGEST_WALK = 2_000
+"""Rows of a queue that a plain claim looks at when their tasks aren't asked for; there may be millions.
+What lies behind is found by claims after points."""
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """A queue to claim from, how many jobs it may give at once, and the points to start behind."""
@@ -180,6 +187,7 @@ def claim(worker: int, rooms: Sequence[Room], tasks: Iterable[str], limit: int) 
         "lasts": None,
         "tasks": list(tasks),
         "limit": limit,
+        "walk": max(LONGEST_WALK, 2 * limit),
     }
 
 

@@ -30,6 +30,12 @@ PLAIN_SHARE = 20
 SILENCE_MARGIN = 0.01
 """Seconds after the end of a sender's silence until what it didn't tell is looked for."""
 
+SOON_POLLS = 2
+"""Places whose first job is due within so many polls are claimed from; others can wait for a later survey."""
+
+HORIZON_SECONDS = 1.0
+"""How far behind the present points stay, for jobs whose transactions take a moment to commit."""
+
 NEXT_DUE_SECONDS = 0.005
 """How often due jobs are looked for while it isn't known when the next one is due."""
 
@@ -74,12 +80,12 @@ class Reach:
     plain_not_before: float = 0.0
     """When the budget allows the next plain claim."""
 
-    def advance(self, job: ClaimedJob) -> None:
-        """Move the point of the job's queue and priority up to it."""
+    def advance(self, job: ClaimedJob, *, back: bool = False) -> None:
+        """Move the point of the job's queue and priority up to it, or `back` to it, since more lie behind."""
         points = self.points.setdefault(job.queue_name, {})
         here = point_of(job)
         known = points.get(job.priority)
-        if known is None or (known.run_after, known.id) < (here.run_after, here.id):
+        if back or known is None or (known.run_after, known.id) < (here.run_after, here.id):
             points[job.priority] = here
 
     def set_back(self, wake: Wake) -> None:
@@ -202,12 +208,14 @@ class Claiming:
     def took(self, request: Request, jobs: Sequence[ClaimedJob], now: float, seconds: float) -> None:
         """Take in what a claim brought, and how long it took."""
         reach = self.reaches[request.kind]
+        full = len(jobs) >= request.limit or self.filled_a_room(request, jobs)
         for job in jobs:
-            reach.advance(job)
+            reach.advance(job, back=request.plain and full)
         self.turn_past(request, jobs)
         if request.plain:
             reach.plain_not_before = now + PLAIN_SHARE * seconds
-        full = len(jobs) >= request.limit or self.filled_a_room(request, jobs)
+        elif not full:
+            self.pass_over(request, now - seconds)
         reach.hungry = full or request.partial
         if full:
             reach.streak = True
@@ -216,6 +224,19 @@ class Claiming:
             reach.streak = False
         elif reach.streak:
             reach.wants_plain = True
+
+    def pass_over(self, request: Request, began: float) -> None:
+        """
+        Move points up to when a claim began that saw all there is behind them.
+
+        What it left may be millions of rows, of tasks of the other kind of slot or unknown to this worker.
+        """
+        horizon = Point(datetime.fromtimestamp(self.clock_offset + began - HORIZON_SECONDS, UTC), 0)
+        points = self.reaches[request.kind].points
+        for room in request.rooms:
+            for priority, point in room.points.items():
+                if points[room.queue_name].get(priority) == point and point.run_after < horizon.run_after:
+                    points[room.queue_name][priority] = horizon
 
     @staticmethod
     def filled_a_room(request: Request, jobs: Sequence[ClaimedJob]) -> bool:
@@ -294,7 +315,7 @@ class Claiming:
         self.survey_not_before = now + PLAIN_SHARE * seconds
         self.poll_at = now + self.poll_seconds * self.jitter()
         self.due_at = None
-        self.forget_all_but({place.queue_name for place in places})
+        self.forget_all_but({(place.queue_name, place.priority) for place in places})
         due = {place.queue_name for place in places if place.due_in <= 0 and not place.paused}
         self.busy = max(1, sum(name in self.served for name in due))
         for place in places:
@@ -302,18 +323,23 @@ class Claiming:
                 continue
             self.know(place.queue_name)
             for reach in self.reaches.values():
-                reach.points.setdefault(place.queue_name, {}).setdefault(place.priority, BEGINNING)
+                if place.due_in <= SOON_POLLS * self.poll_seconds:
+                    reach.points.setdefault(place.queue_name, {}).setdefault(place.priority, BEGINNING)
                 if place.due_in <= 0:
-                    reach.wants_plain = True
+                    reach.wants_plain = reach.hungry = True
             if place.next_due_in is not None:
                 self.due_in(max(0.0, place.next_due_in), now)
 
-    def forget_all_but(self, waiting: Set[str]) -> None:
-        """Forget queues in which nothing waits and that aren't our own: each customer may have one."""
-        kept = self.own | waiting
+    def forget_all_but(self, waiting: Set[tuple[str, int]]) -> None:
+        """Forget places where nothing waits, and queues that aren't our own: each customer may have one."""
+        kept = self.own | {name for name, _ in waiting}
         self.queues = [name for name in self.queues if name in kept]
         for reach in self.reaches.values():
-            reach.points = {name: points for name, points in reach.points.items() if name in kept}
+            found: dict[str, dict[int, Point]] = {}
+            for name, points in reach.points.items():
+                if left := {p: point for p, point in points.items() if (name, p) in waiting}:
+                    found[name] = left
+            reach.points = found
 
     def seconds_left(self, now: float, free: Mapping[str, int], in_flight: Mapping[str, int]) -> float:
         """Return how long there is nothing to do but wait for news, such as that a job ended."""

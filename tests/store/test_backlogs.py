@@ -163,12 +163,44 @@ def test_what_expired_is_found_without_a_walk_over_what_is_kept(link):
     assert pages <= 20
 
 
+class TestJobsOfOthers:
+    """A backlog of tasks that this worker doesn't know, or that the other kind of slot runs."""
+
+    def claimed_and_read(self, link, points):
+        room = [claim.Room("q00", 10, points)]
+        make = claim.claim_after if points else claim.claim
+        statement = make(WORKER, room, ["other.task"], 10)
+        with link.transaction(force_rollback=True):
+            found = len(link.execute(*statement).fetchall())
+        return found, explained(link, statement)[1]
+
+    def test_a_plain_claim_looks_at_so_many_rows_of_them_and_no_more(self, link):
+        fill(link)
+        fill(link, task="other.task", count=5, priority=-1)
+
+        found, pages = self.claimed_and_read(link, {})
+        assert found == 0
+        assert pages < self.claimed_and_read(link, {0: claim.BEGINNING})[1] / 4
+
+    def test_a_plain_claim_finds_what_is_among_the_first(self, link):
+        fill(link, count=claim.LONGEST_WALK - 100)
+        fill(link, task="other.task", count=5, priority=-1)
+
+        assert self.claimed_and_read(link, {})[0] == 5
+
+    def test_a_claim_after_points_finds_what_is_behind_them(self, link):
+        fill(link)
+        fill(link, task="other.task", count=5)
+
+        assert self.claimed_and_read(link, {0: claim.BEGINNING})[0] == 5
+
+
 def test_a_claim_that_walks_over_a_backlog_is_noticed(link):
     """Or what is asserted above would prove nothing."""
     fill(link, ahead=24, priority=100)
     due(link)
     text, parameters = statements({"priority": 100})["CLAIM"][0]
-    walking = text.replace("ready.run_after <= now()", "ready.run_after + interval '0' <= now()")
+    walking = text.replace("job.run_after <= now()", "job.run_after + interval '0' <= now()")
     assert walking != text
 
     assert explained(link, (walking, parameters))[1] > 20 + 2 * 2 + 100

@@ -110,5 +110,5 @@ class TestMoment:
         assert "clock_timestamp" not in shifted
 
     def test_the_statements_of_a_worker_keep_their_own(self):
-        assert "ready.run_after <= now()" in claim.CLAIM
+        assert "job.run_after <= now()" in claim.CLAIM
         assert "%(moment)s" not in claim.CLAIM + finish.END

@@ -16,7 +16,7 @@ from django_jobs.models import Job
 from django_jobs.store import claim
 from django_jobs.store.claim import Place
 from django_jobs.store.cursor import run
-from django_jobs.worker.claiming import PLAIN_SHARE, SILENCE_MARGIN, Claiming, Served
+from django_jobs.worker.claiming import HORIZON_SECONDS, PLAIN_SHARE, SILENCE_MARGIN, Claiming, Served
 from tests import jobs
 from tests.rows import WORKER, claimed_job
 
@@ -423,6 +423,55 @@ class TestPoints:
             reach.advance(job(number))
 
         assert reach.points == {"default": {0: Point(NOW + timedelta(3), 3)}}
+
+    def claims(self, of, found, *, plain, now=5.0, free=2):
+        """Have the next claim, of the given kind, find these jobs, and return it."""
+        if plain:
+            of.look_everywhere()
+        of.reaches["sync"].hungry = True
+        [request] = requests(of, now, free=free)
+        assert request.plain == plain
+        points = dict(request.rooms[0].points)
+        of.took(request, found, now, 0.0)
+        return points
+
+    def test_pass_over_what_a_claim_saw_and_left(self):
+        """Such as a million jobs of the event loop, which no claim for threads may take."""
+        of = settled(claiming())
+        of.surveyed([Place("default", 0, -60.0, None, False)], 0.0, 0.0)
+        self.claims(of, [], plain=True, now=0.0)
+        first = self.claims(of, [], plain=False)
+        second = self.claims(of, [], plain=False)
+
+        assert first == {0: claim.BEGINNING}
+        assert second == {0: Point(NOW + timedelta(seconds=5.0 - HORIZON_SECONDS), 0)}
+
+    def test_pass_over_nothing_when_a_claim_came_back_full(self):
+        of = settled(claiming())
+        of.surveyed([Place("default", 0, -60.0, None, False)], 0.0, 0.0)
+        old = [claimed_job(id=number, run_after=NOW - timedelta(1)) for number in (1, 2)]
+        self.claims(of, [], plain=True, now=0.0)
+        self.claims(of, old, plain=False)
+
+        assert of.reaches["sync"].points == {"default": {0: Point(NOW - timedelta(1), 2)}}
+
+    def test_go_back_to_what_a_plain_claim_found_when_there_may_be_more(self):
+        """Such as after a pause, during which claims found nothing."""
+        of = settled(claiming())
+        of.surveyed([Place("default", 0, -60.0, None, False)], 0.0, 0.0)
+        old = [claimed_job(id=number, run_after=NOW - timedelta(1)) for number in (1, 2)]
+        self.claims(of, [], plain=True, now=0.0)
+        self.claims(of, [], plain=False)
+        self.claims(of, old, plain=True)
+
+        assert of.reaches["sync"].points == {"default": {0: Point(NOW - timedelta(1), 2)}}
+
+    def test_are_kept_for_what_is_due_soon(self):
+        of = settled(claiming())
+        places = [Place("default", 0, 2.0, 2.0, False), Place("default", 9, 3600.0, 3600.0, False)]
+        of.surveyed(places, 0.0, 0.0)
+
+        assert of.reaches["sync"].points == {"default": {0: claim.BEGINNING}}
 
     def test_are_kept_by_queue_and_priority(self):
         reach = claiming().reaches["sync"]
