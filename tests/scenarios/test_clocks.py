@@ -12,6 +12,8 @@ from tests.scenarios import tasks
 from tests.scenarios.facts import begun, is_done, kinds, waits
 from tests.scenarios.marks import marks
 
+pytestmark = pytest.mark.slow
+
 # The wall clock is wrong; one that only counts seconds can't be.
 OFF = {"DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 

@@ -28,6 +28,8 @@ from tests.scenarios.facts import (
 )
 from tests.scenarios.marks import marks
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def raising(
@@ -189,7 +191,6 @@ class TestSessions:
         assert len(marks("begin", "open")) == 1
         worker.is_ready()
 
-    @pytest.mark.slow
     def test_once_the_database_is_back_work_goes_on_within_seconds_2(self, own_server, runjobs):
         worker = runjobs("--poll-interval", "600").is_ready()
         result = tasks.held.enqueue("open", end=False)

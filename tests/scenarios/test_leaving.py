@@ -38,6 +38,7 @@ class TestLastWords:
         assert (tmp_path / f"word-{worker.pid}").exists()
         assert "handed back" in (tmp_path / "held.log").read_text()
 
+    @pytest.mark.slow
     def test_a_hook_that_hangs_is_not_waited_for_long(self, runjobs, tmp_path):
         worker = runjobs(variables={**HOOKED, "HOOK_SECONDS": "60"}).is_ready()
         told = worker.tell(signal.SIGTERM)

@@ -6,12 +6,15 @@ import os
 import signal
 import time
 
+import pytest
+
 from django_jobs.models import StateChoices, Worker, WorkerState
 from tests.eventually import eventually
 from tests.scenarios import hostile, tasks
 from tests.scenarios.facts import begun, is_done, is_in, kinds
 from tests.scenarios.marks import marks
 
+pytestmark = pytest.mark.slow
 QUICK = {"heartbeat_seconds": 0.4, "dead_after_seconds": 2.5, "rescue_seconds": 0.3}
 
 

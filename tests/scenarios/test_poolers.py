@@ -22,9 +22,13 @@ from tests.scenarios.marks import marks
 PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 REQUIRED = bool(os.environ.get("REQUIRE_PGBOUNCER"))
 
-pytestmark = pytest.mark.skipif(
-    PROGRAM is None and not REQUIRED, reason="PgBouncer isn't installed (on Debian: apt install pgbouncer)"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        PROGRAM is None and not REQUIRED,
+        reason="PgBouncer isn't installed (on Debian: apt install pgbouncer)",
+    ),
+]
 
 
 @pytest.fixture
