@@ -9,8 +9,8 @@ and priority. Its rules:
 - A plain claim, from the front, is made after a poll that found due jobs, when a streak of full
   claims ends, and now and then during one: whenever the plain claims of late took under 5 % of the time.
 - Points move forward, but for a notification of an earlier job, or a plain claim that came back full.
-- A claim after points that wasn't filled has seen all there was, so its points move up to the present: what it
-  left is for other kinds of slots or other workers, and may be long.
+- A claim after points that wasn't filled has seen all there was, so its points move up to the present: what
+  it left is for other kinds of slots or other workers, and may be long.
 - Each claim leaves room for several of the queues with due jobs, and begins with those just told of.
 
 Source: the measurements behind DESIGN section 5; `tests/worker/test_claiming.py` has them as properties.
