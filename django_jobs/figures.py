@@ -51,3 +51,14 @@ class Overview(Stat):
         verbose_name = _("overview")
         verbose_name_plural = _("overview")
         default_permissions = ("view",)
+
+
+class KnownTask(Stat):
+    """The page of the tasks that this process knows: its place in the admin, and who may see and use it."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("task")
+        verbose_name_plural = _("tasks")
+        default_permissions = ("view",)
+        permissions = [("run_task", _("Can enqueue tasks by hand"))]

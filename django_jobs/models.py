@@ -23,6 +23,7 @@ from django_jobs.conf import QUEUE_NAME_LENGTH, TASK_PATH_LENGTH
 from django_jobs.core.names import names_in, names_or_all, texts_by_name
 from django_jobs.core.states import FINAL, Decision, Kind, State
 from django_jobs.fields import JSONText, Known, Moment
+from django_jobs.figures import KnownTask as KnownTask
 from django_jobs.figures import Overview as Overview
 from django_jobs.figures import Stat as Stat
 

@@ -114,7 +114,7 @@ def post_webhook(url: str, payload: dict[str, Any], timeout: int = 10, **more: A
 def fill() -> dict[str, str]:
     """Create sample rows and return the pages to look at, by name."""
     now = timezone.now()
-    registry["shop.webhooks.post_webhook"] = task(post_webhook)
+    registry["shop.webhooks.post_webhook"] = task(post_webhook)  # also the pictures of its form
     User.objects.create_superuser("ada", "ada@example.com", "ada")
     viewer = User.objects.create_user("vera", "vera@example.com", "vera", is_staff=True)
     viewer.user_permissions.set(
@@ -290,6 +290,8 @@ def fill() -> dict[str, str]:
         "confirm-retry": f"{base}/job/retry/{failed.pk}/",
         "confirm-cancel": f"{base}/job/cancel/{failed.pk - 1}/",
         "confirm-retry-all": f"{base}/job/retry-failed/?queue=webhooks",
+        "tasks": f"{base}/knowntask/",
+        "run": f"{base}/knowntask/run/shop.webhooks.post_5Fwebhook/",
         "workers": f"{base}/worker/",
         "worker": f"{base}/worker/{mailer.pk}/change/",
         "queues": f"{base}/queue/",

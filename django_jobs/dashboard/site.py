@@ -9,13 +9,15 @@ from django_jobs.dashboard.base import ReadOnlyPages
 from django_jobs.dashboard.jobs import JobAdmin
 from django_jobs.dashboard.overview import OverviewAdmin
 from django_jobs.dashboard.queues import QueueAdmin
+from django_jobs.dashboard.tasks import TaskAdmin
 from django_jobs.dashboard.workers import WorkerAdmin
-from django_jobs.models import Job, Overview, Queue, Worker
+from django_jobs.models import Job, KnownTask, Overview, Queue, Worker
 
 PAGES: dict[type[Model], type[ReadOnlyPages]] = {
     Overview: OverviewAdmin,
     Job: JobAdmin,
     Queue: QueueAdmin,
+    KnownTask: TaskAdmin,
     Worker: WorkerAdmin,
 }
 

@@ -18,6 +18,7 @@ JOBS = "/admin/django_jobs/job/"
 QUEUES = "/admin/django_jobs/queue/"
 WORKERS = "/admin/django_jobs/worker/"
 OVERVIEW = "/admin/django_jobs/overview/"
+TASKS = "/admin/django_jobs/knowntask/"
 ACTIONS = ("retry", "cancel", "run", "delete")
 EVIL = """<script>alert("x")</script><img src=x onerror='alert(1)'>"""
 

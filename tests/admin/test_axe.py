@@ -21,7 +21,8 @@ from django.utils import timezone
 
 from django_jobs.models import Attempt, Queue
 from tests.admin.browsing import dom, needs_chromium, serving
-from tests.admin.conftest import JOBS, OVERVIEW, QUEUES, WORKERS, detail, one
+from tests.admin.conftest import JOBS, OVERVIEW, QUEUES, TASKS, WORKERS, detail, one
+from tests.jobs import give
 
 VERSION = "4.10.3"
 
@@ -89,6 +90,8 @@ def pages(make_job, make_worker, put):
         "queues": QUEUES,
         "queue": f"{QUEUES}mail/change/",
         "pause": f"{QUEUES}pause/mail/",
+        "tasks": TASKS,
+        "run": f"{TASKS}run/{give.module_path}/",
         "workers": WORKERS,
         "worker": f"{WORKERS}{worker.pk}/change/",
     }
@@ -96,7 +99,7 @@ def pages(make_job, make_worker, put):
 
 NAMES = (
     "overview", "jobs", "failed", "job", "waiting", "retry", "cancel", "edit", "queues", "queue", "pause",
-    "workers", "worker",
+    "tasks", "run", "workers", "worker",
 )  # fmt: skip
 
 

@@ -8,7 +8,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_jobs.models import Job, Queue
-from tests.admin.conftest import ACTIONS, JOBS, OVERVIEW, QUEUES, WORKERS, detail, one
+from tests.admin.conftest import ACTIONS, JOBS, OVERVIEW, QUEUES, TASKS, WORKERS, detail, one
+from tests.jobs import give
 
 pytestmark = pytest.mark.django_db
 
@@ -131,7 +132,8 @@ class TestPermissions:
 class TestStrangers:
     def pages(self, job, worker):
         return [
-            OVERVIEW, JOBS, detail(job), f"{JOBS}{job.pk}/history/", f"{JOBS}retry-failed/",
+            OVERVIEW, TASKS, f"{TASKS}run/{give.module_path}/",
+            JOBS, detail(job), f"{JOBS}{job.pk}/history/", f"{JOBS}retry-failed/",
             QUEUES, f"{QUEUES}default/change/", f"{QUEUES}pause/default/", f"{QUEUES}resume/default/",
             WORKERS, f"{WORKERS}{worker.pk}/change/", *(one(job, action) for action in ACTIONS),
         ]  # fmt: skip

@@ -11,7 +11,8 @@ from django.contrib.admin.utils import quote
 from django.test import Client
 
 from django_jobs.models import Attempt, Job, Queue, Worker
-from tests.admin.conftest import ACTIONS, EVIL, JOBS, OVERVIEW, QUEUES, WORKERS, detail, one, texts
+from tests.admin.conftest import ACTIONS, EVIL, JOBS, OVERVIEW, QUEUES, TASKS, WORKERS, detail, one, texts
+from tests.jobs import give
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +35,8 @@ def everything(evil_job, make_job, make_worker):
         jobs.append(make_job(state, queue_name=EVIL, task_path=EVIL, reason=EVIL, worker=worker.pk))
     name = quote(EVIL)
     pages = [
-        "/admin/", "/admin/django_jobs/", OVERVIEW, JOBS, f"{JOBS}?state=failed", f"{JOBS}retry-failed/",
+        "/admin/", "/admin/django_jobs/", OVERVIEW, TASKS, f"{TASKS}run/{quote(give.module_path)}/",
+        JOBS, f"{JOBS}?state=failed", f"{JOBS}retry-failed/",
         WORKERS, QUEUES,
         f"{WORKERS}{worker.pk}/change/", f"{WORKERS}{worker.pk}/history/",
         f"{QUEUES}{name}/change/", f"{QUEUES}{name}/history/",

@@ -19,7 +19,8 @@ from django.urls import reverse
 import django_jobs
 from django_jobs.admin import register
 from django_jobs.models import Job
-from tests.admin.conftest import ACTIONS, JOBS, OVERVIEW, QUEUES, WORKERS, detail, one
+from tests import jobs
+from tests.admin.conftest import ACTIONS, JOBS, OVERVIEW, QUEUES, TASKS, WORKERS, detail, one
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +29,8 @@ PACKAGE = Path(django_jobs.__file__).parent
 
 def pages_of(job, worker):
     return [
-        OVERVIEW, JOBS, f"{JOBS}?state=failed&queue=x", f"{JOBS}retry-failed/", detail(job),
+        OVERVIEW, TASKS, f"{TASKS}run/{quote(jobs.give.module_path)}/",
+        JOBS, f"{JOBS}?state=failed&queue=x", f"{JOBS}retry-failed/", detail(job),
         QUEUES, f"{QUEUES}default/change/", f"{QUEUES}pause/{quote('default')}/",
         WORKERS, f"{WORKERS}{worker.pk}/change/", *(one(job, action) for action in ACTIONS),
     ]  # fmt: skip
@@ -71,7 +73,13 @@ class TestSites:
         register(site)
         register(site)
 
-        assert {model.__name__ for model in site._registry} == {"Job", "Overview", "Queue", "Worker"}
+        assert {model.__name__ for model in site._registry} == {
+            "Job",
+            "KnownTask",
+            "Overview",
+            "Queue",
+            "Worker",
+        }
 
 
 def with_apps(*order):
