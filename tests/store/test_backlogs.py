@@ -90,10 +90,11 @@ def statements(backlog):
 
 @pytest.fixture
 def link(links):
-    """A worker's connection; what is filled in is taken back."""
+    """A worker's connection; what is filled in is taken back, and its dead rows are cleared away."""
     link = links()
     with link.transaction(force_rollback=True):
         yield link
+    link.execute(f"VACUUM {TABLE}")
 
 
 @pytest.mark.parametrize("analysed", [True, False], ids=["counted", "not counted"])
