@@ -159,13 +159,13 @@ def calls_of(calls: Iterable[Any]) -> Iterator[tuple[Sequence[Any], Mapping[str,
             )
 
 
-def enqueue_on_commit(task: JobTask, *args: Any, using: str | None = None, **kwargs: Any) -> None:
+def enqueue_on_commit(task: JobTask, /, *args: Any, using: str | None = None, **kwargs: Any) -> None:
     """
     Enqueue `task` once the open transaction on the database `using` is committed.
 
     For projects whose jobs live in another database than their data, where no transaction can span both: a
     rollback enqueues nothing, but a crash between the two commits loses the job. Arguments are checked at
-    once, and enqueued as they are then. Without an open transaction the job is enqueued at once.
+    once, and enqueued as they are then; none can be called `using`. Without an open transaction the job is enqueued at once.
     """
     settings = conf.current()
     usual = Limits(max_attempts=settings.max_attempts, max_argument_bytes=settings.max_argument_bytes)

@@ -147,6 +147,11 @@ class TestOnCommit:
 
         assert Job.objects.get().args == [["a"]]
 
+    def test_an_argument_may_be_called_task(self, transactional_db):
+        django_jobs.enqueue_on_commit(jobs.ok, task=1)
+
+        assert Job.objects.get().kwargs == {"task": 1}
+
     def test_it_is_the_time_of_the_commit_that_counts(self, transactional_db):
         with transaction.atomic():
             django_jobs.enqueue_on_commit(jobs.ok)
