@@ -165,7 +165,8 @@ def enqueue_on_commit(task: JobTask, /, *args: Any, using: str | None = None, **
 
     For projects whose jobs live in another database than their data, where no transaction can span both: a
     rollback enqueues nothing, but a crash between the two commits loses the job. Arguments are checked at
-    once, and enqueued as they are then; none can be called `using`. Without an open transaction the job is enqueued at once.
+    once, and enqueued as they are then; none can be called `using`. Without an open transaction the job is
+    enqueued at once.
     """
     settings = conf.current()
     usual = Limits(max_attempts=settings.max_attempts, max_argument_bytes=settings.max_argument_bytes)
