@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 
 from django_jobs import task
+from django_jobs.conf import Settings
 from django_jobs.core.states import State
+from django_jobs.worker.duties import silence_of_the_dead
 from tests import jobs
 from tests.eventually import eventually
 from tests.worker.workers import QUICK, Workers, job_of, state_of, told
@@ -86,3 +90,14 @@ class TestSideBySide:
         assert state_of(blocker) == State.RUNNING
         jobs.gate("block").set()
         assert job_of(blocker).state == State.SUCCESSFUL
+
+
+@pytest.mark.parametrize(
+    ("dead_after", "rescue", "silence"), [(30.0, 1.0, 28.0), (3.0, 1.0, 2.7), (60.0, 0.5, 59.0)]
+)
+def test_the_silent_are_taken_for_dead_so_soon_that_their_jobs_run_elsewhere_in_time_28(
+    dead_after, rescue, silence
+):
+    chosen = Settings(dead_after_seconds=dead_after, rescue_seconds=rescue)
+
+    assert silence_of_the_dead(chosen) == timedelta(seconds=silence)
