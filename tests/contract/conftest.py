@@ -36,3 +36,13 @@ def told() -> Iterator[list[tuple[Any, ...]]]:
     yield found
     for signal, receive in receivers:
         signal.disconnect(receive)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    """Write lone surrogates of log lines as escapes: no process can send them to another."""
+    report: pytest.TestReport = yield  # type: ignore[assignment]
+    report.sections = [
+        (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report  # type: ignore[return-value]
