@@ -113,16 +113,22 @@ def leave_idle(*, close: bool = False) -> None:
 
 
 LASTING = re.compile(
-    r"\s*(?:SET\s+(?!LOCAL\b|TRANSACTION\b|CONSTRAINTS\b)|RESET\b|LISTEN\b|PREPARE\b|CREATE\s+TEMP"
-    r"|SELECT\b.*?\b(?:set_config|pg_advisory_lock|pg_try_advisory_lock)(?:_shared)?\s*\()",
-    re.IGNORECASE | re.DOTALL,
+    r"\s*(?:SET\s+(?!LOCAL\b|TRANSACTION\b|CONSTRAINTS\b)|RESET\b|LISTEN\b|PREPARE\s+(?!TRANSACTION\b)"
+    r"|CREATE\s+(?:LOCAL\s+|GLOBAL\s+)?TEMP)",
+    re.IGNORECASE,
 )
 """Statements whose effect stays with the session, beyond their transaction."""
+
+def is_lasting(sql: str) -> bool:
+    """Whether a statement changes the session beyond its transaction. Cheap: bodies may run very many."""
+    if "advisory_lock" in sql or "set_config(" in sql:
+        return True
+    return LASTING.match(sql) is not None
 
 
 def watch_session(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
     """Around each statement of a body: note that it changes the session, which no other job may then use."""
-    if LASTING.match(sql if isinstance(sql, str) else str(sql)):
+    if is_lasting(sql if isinstance(sql, str) else str(sql)):
         changed.aliases = {*getattr(changed, "aliases", ()), context["connection"].alias}
     return execute(sql, params, many, context)
 

@@ -12,6 +12,7 @@ from django.db import connection
 from django.db import connections as django_connections
 
 from django_jobs.worker import connections
+from django_jobs.worker.connections import is_lasting
 from tests import jobs
 from tests.eventually import eventually
 from tests.worker.workers import QUICK, end_sessions, job_of, running
@@ -105,3 +106,28 @@ def test_a_connection_is_fit_however_many_files_are_open(db, many_files):
     thread.start()
     thread.join()
     assert found == [False]
+
+
+@pytest.mark.parametrize(
+    ("sql", "lasts"),
+    [
+        ("SET search_path = a", True),
+        (" set session characteristics as transaction read only", True),
+        ("RESET ALL", True),
+        ("LISTEN a", True),
+        ("CREATE TEMP TABLE a ()", True),
+        ("create local temporary table a ()", True),
+        ("PREPARE a AS SELECT 1", True),
+        ("SELECT pg_advisory_lock(1)", True),
+        ("SELECT set_config('a.b', '1', false)", True),
+        ("SET LOCAL search_path = a", False),
+        ("SET TRANSACTION READ ONLY", False),
+        ("SET CONSTRAINTS ALL DEFERRED", False),
+        ("SELECT pg_advisory_xact_lock(1)", False),
+        ("SELECT settings FROM a", False),
+        ("UPDATE a SET b = 1", False),
+        ("SAVEPOINT a", False),
+    ],
+)
+def test_what_changes_a_session_for_others_is_told_from_what_does_not(sql, lasts):
+    assert is_lasting(sql) is lasts
