@@ -119,6 +119,7 @@ LASTING = re.compile(
 )
 """Statements whose effect stays with the session, beyond their transaction."""
 
+
 def is_lasting(sql: str) -> bool:
     """Whether a statement changes the session beyond its transaction. Cheap: bodies may run very many."""
     if "advisory_lock" in sql or "set_config(" in sql:
