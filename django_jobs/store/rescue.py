@@ -41,7 +41,7 @@ BURY = """
             OR heartbeat_at < clock_timestamp() - %(dead_after)s::interval
             OR (holds_lock
                 AND pg_try_advisory_xact_lock(%(lock_class)s, (%(dead)s::bigint & 2147483647)::int)))
- RETURNING id
+ RETURNING started_at
 """
 
 # Index django_jobs_running: a walk from one worker with running jobs to the next.
@@ -162,7 +162,7 @@ def bury(dead: int, *, lock_class: int, dead_after: timedelta, certain: bool, en
     """
     Return the statement that declares a worker dead, if it still looks so.
 
-    `certain` is for a process whose parent saw it die. A row comes back to the one who did it.
+    `certain` is for a process whose parent saw it die. Its start comes back to the one who did it.
     """
     return BURY, {
         "dead": dead,

@@ -35,7 +35,7 @@ SIZE = 8 * (PLACES + 1)
 """Bytes: one number for each place, after one that isn't 0 once the places didn't suffice."""
 
 OLD_SECONDS = 86_400
-"""Age after which the file of a dead process is removed; nobody wanted it."""
+"""Age after which the file of a dead process is removed that nobody on this machine buried."""
 
 
 class Board:
@@ -115,13 +115,18 @@ def begun(path: Path) -> frozenset[int] | None:
     return None
 
 
+def remove(path: Path) -> None:
+    """Remove the board of a dead process, if there is one here."""
+    with suppress(OSError), locked(path):
+        path.unlink()
+
+
 def sweep(folder: Path) -> None:
-    """Remove old boards of processes that died."""
+    """Remove old boards of processes that died and were buried on other machines."""
     for path in folder.glob("django_jobs-*.board"):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > OLD_SECONDS:
-                with locked(path):
-                    path.unlink()
+                remove(path)
 
 
 @contextmanager

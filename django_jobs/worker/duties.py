@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +94,8 @@ class Duties:
     """How far the pruning under way has come."""
     counting: Counting = field(default_factory=Counting)
     """What this worker did since it was last written down."""
+    boards: list[Path] = field(default_factory=list)
+    """Boards of the workers that were buried here, until their jobs are taken over."""
     table: list[Duty] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -257,8 +260,9 @@ def bury(
         certain=certain,
         ending=ending,
     )
-    if ask(dispatcher, statement):
+    for [started_at] in ask(dispatcher, statement):
         logger.warning("worker %s is dead (%s); its jobs are taken over", worker, ending)
+        duties.boards.append(board_of(dispatcher, worker, started_at))
         duties.hurry("orphans")
 
 
@@ -281,16 +285,22 @@ def adopt_orphans(duties: Duties, dispatcher: Dispatcher) -> float | None:
             dispatcher.announce(end)
     if len(orphans) >= rescue.ORPHANS_LIMIT:
         return 0.0
+    while duties.boards:
+        board.remove(duties.boards.pop())
     return None if dispatcher.others else duties.settings.rescue_seconds * ORPHANS_FACTOR_ALONE
 
 
 def jobs_begun(dispatcher: Dispatcher, orphan: rescue.Orphan) -> Collection[int] | None:
     """Return the jobs that had begun in an orphan's dead process; `None` when that can't be known here."""
-    assert dispatcher.connection is not None
     if orphan.worker_started_at is None:
         return None
-    database = dispatcher.connection.info.dbname
-    return board.begun(board.path_of(database, orphan.worker, orphan.worker_started_at))
+    return board.begun(board_of(dispatcher, orphan.worker, orphan.worker_started_at))
+
+
+def board_of(dispatcher: Dispatcher, worker: int, started_at: datetime) -> Path:
+    """Return where another worker's board is, if it is on this machine."""
+    assert dispatcher.connection is not None
+    return board.path_of(dispatcher.connection.info.dbname, worker, started_at)
 
 
 def end_of(dispatcher: Dispatcher, orphan: rescue.Orphan, *, has_begun: bool) -> Outcome:

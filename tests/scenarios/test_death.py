@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from django_jobs.models import Attempt, Job, StateChoices, Worker, WorkerState, clock
+from django_jobs.worker.board import path_of
 from tests.eventually import eventually
 from tests.scenarios import tasks
 from tests.scenarios.facts import begun, is_done, is_in, job_of, kinds, nothing_runs
@@ -156,6 +157,13 @@ class TestDeadlyJob:
         is_done(tasks.quick.enqueue())
 
 
+def boards():
+    """Return the files in which the processes of this test keep what has begun."""
+    ids = Worker.objects.values_list("pk", "started_at")
+    database = connection.settings_dict["NAME"]
+    return [path for pk, at in ids if (path := path_of(database, pk, at)).exists()]
+
+
 class TestClaimedAhead:
     """Short jobs are claimed before a thread is free for them."""
 
@@ -183,6 +191,7 @@ class TestClaimedAhead:
 
         self.had_not_begun(deadly, waiting)
         worker.is_ready(2)
+        assert len(boards()) == 2
 
     @pytest.mark.slow
     def test_those_of_a_dead_worker_do_when_the_next_one_is_on_its_machine(self, runjobs):
