@@ -182,7 +182,8 @@ def test_a_waiting_job_is_cancelled_at_once():
 
 @pytest.mark.django_db
 def test_a_job_whose_task_nobody_knows_fails_in_time():
-    job = Job.objects.get(pk=int(failing.returns.enqueue().id))
+    overdue = failing.returns.using(run_after=-HOUR).enqueue()
+    job = Job.objects.get(pk=int(overdue.id))
     statement = rescue.fail_unknown(["default"], wait=timedelta(0), keep=HOUR, reason="nobody knows it")
 
     with connection.cursor() as cursor:

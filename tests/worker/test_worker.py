@@ -334,7 +334,7 @@ class TestAnAssumedRole:
 
     def test_is_kept_when_the_connection_is_made_anew(self, assumed):
         with running() as worker:
-            worker.dispatcher.connection.close()
+            eventually(lambda: worker.dispatcher.connection).close()
 
             assert job_of(jobs.ok.enqueue()).state == State.SUCCESSFUL
 
