@@ -16,6 +16,7 @@ is as it was.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import random
 import sys
@@ -41,6 +42,7 @@ def prepare(folder: Path) -> OwnServer:
     server = OwnServer()
     os.environ["DATABASE_URL"] = server.url
     django.setup()
+    logging.getLogger("django_jobs").addHandler(logging.NullHandler())  # its own troubles are meant
     from django.core.management import call_command
 
     from benchmarks.soak.accounting import TABLES
