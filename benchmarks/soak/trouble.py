@@ -212,6 +212,7 @@ class Soak:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         broken: list[str] = []
+        connections["default"].close()  # this thread's was cut with all others
         with psycopg.connect(self.url, autocommit=True) as connection:
 
             def calm() -> bool:
