@@ -10,7 +10,7 @@ a project has it for its own pages, may be) in INSTALLED_APPS.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from admin_actions.admin import ActionsModelAdmin  # type: ignore[import-untyped]
@@ -186,6 +186,22 @@ class ReadOnlyPages(ActionsModelAdmin):  # type: ignore[misc]  # the library has
             request, {**(extra_context or {}), "buttons": self.buttons(request, self.actions_list)}
         )
         return response
+
+    def in_place_of_the_list(
+        self, request: HttpRequest, template: str, title: str, context: Mapping[str, Any]
+    ) -> HttpResponse:
+        """Return a page of ours that stands where Django's list would."""
+        request.current_app = self.admin_site.name
+        common = {
+            **self.admin_site.each_context(request),
+            "title": title,
+            "subtitle": None,
+            "opts": self.opts,
+            "cl": {"opts": self.opts},  # what Django's template for lists asks for
+            "actions_on_top": True,  # without, it has an inline style
+            "media": self.media,
+        }
+        return TemplateResponse(request, template, {**common, **context})
 
     def missing(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Return to the start page with a message that there is no such object, as Django's pages do."""

@@ -70,16 +70,12 @@ class OverviewAdmin(ReadOnlyPages):
         if request.headers.get("X-Django-Jobs-Part") == "live":
             return TemplateResponse(request, "admin/django_jobs/overview/live.html", live)
         context = {
-            **self.admin_site.each_context(request),
-            "title": gettext("Overview"),
-            "subtitle": None,
-            "cl": {"opts": self.opts},  # what Django's template for lists asks for
-            "actions_on_top": True,  # without, it has an inline style
-            "media": self.media,
             **live,
             **(extra_context or {}),
         }
-        return TemplateResponse(request, "admin/django_jobs/overview/change_list.html", context)
+        return self.in_place_of_the_list(
+            request, "admin/django_jobs/overview/change_list.html", gettext("Overview"), context
+        )
 
     def live_context(self, request: HttpRequest, period: Period) -> dict[str, Any]:
         """Read everything that changes."""

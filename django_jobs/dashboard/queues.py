@@ -19,7 +19,6 @@ from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
@@ -174,22 +173,16 @@ class QueueAdmin(ReadOnlyPages):
         views = self.views(request)
         with connections[conf.database()].cursor() as cursor:
             ended = stats.ended(cursor)
-        request.current_app = self.admin_site.name
         context = {
-            **self.admin_site.each_context(request),
-            "title": gettext("Queues"),
-            "subtitle": None,
-            "opts": self.opts,
-            "cl": {"opts": self.opts},  # what Django's template for lists asks for
-            "actions_on_top": True,  # without, it has an inline style
-            "media": self.media,
             "views": views,
             "stuck": [view for view in views if view.is_stuck],
             "summary": self.summary(views, ended),
             "may_see_jobs": request.user.has_perm("django_jobs.view_job"),
             **(extra_context or {}),
         }
-        return TemplateResponse(request, "admin/django_jobs/queue/change_list.html", context)
+        return self.in_place_of_the_list(
+            request, "admin/django_jobs/queue/change_list.html", gettext("Queues"), context
+        )
 
     def summary(self, views: Sequence[QueueView], ended: stats.Ended) -> list[dict[str, Any]]:
         """Return how many jobs there are by state, with the lists that hold them."""

@@ -15,7 +15,6 @@ from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils.http import urlencode
 from django.utils.translation import gettext
@@ -54,22 +53,16 @@ class TaskAdmin(ReadOnlyPages):
         day = PERIODS[1]
         found = hurried(conf.database(), lambda cursor: kinds(cursor, day))
         ended = together((task, tally) for (_queue, task), tally in (found or {}).items())
-        request.current_app = self.admin_site.name
         context = {
-            **self.admin_site.each_context(request),
-            "title": gettext("Tasks"),
-            "subtitle": None,
-            "opts": self.opts,
-            "cl": {"opts": self.opts},  # what Django's template for lists asks for
-            "actions_on_top": True,  # without, it has an inline style
-            "media": self.media,
             "took_too_long": found is None,
             "may_see_jobs": request.user.has_perm("django_jobs.view_job"),
             "may_run": self.may(request, "run_task"),
             "tasks": [self.row(task, ended.get(name, Tally())) for name, task in sorted(ours().items())],
             **(extra_context or {}),
         }
-        return TemplateResponse(request, "admin/django_jobs/knowntask/change_list.html", context)
+        return self.in_place_of_the_list(
+            request, "admin/django_jobs/knowntask/change_list.html", gettext("Tasks"), context
+        )
 
     def row(self, task: JobTask, tally: Tally) -> dict[str, Any]:
         """Return one task for the list."""
