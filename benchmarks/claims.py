@@ -59,6 +59,8 @@ def timed_claims(ground: Ground, *, batch: int, seconds: float, tasks: Sequence[
                 took = perf_counter() - began
                 found.surveys.append(took * 1000)
                 claiming.surveyed(places, monotonic(), took)
+                if not places:
+                    break
             wait = claiming.seconds_left(monotonic(), {KIND: batch}, {})
             hungry = any(reach.hungry for reach in claiming.reaches.values())
             if not hungry and wait > 0:

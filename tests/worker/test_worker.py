@@ -16,7 +16,7 @@ from django_jobs.worker.options import WorkerOptions
 from django_jobs.worker.process import Worker as ServingWorker
 from tests import jobs
 from tests.eventually import eventually
-from tests.rows import row
+from tests.rows import row, worker_row
 from tests.worker.workers import QUICK, Workers, job_of, running, settled, told
 
 
@@ -291,9 +291,10 @@ class TestTransactionalBodies:
 
     def test_leave_nothing_when_the_job_was_taken_over(self, workers, caplog):
         workers.start()
+        other = worker_row()
         result = jobs.write_and_wait.enqueue("mine", "a")
         told()
-        Job.objects.filter(pk=result.id).update(attempt=2, worker=999_999)
+        Job.objects.filter(pk=result.id).update(attempt=2, worker=other.pk)
 
         jobs.gate("a").set()
 
