@@ -3,7 +3,7 @@ Holding: what a transaction that somebody leaves open costs.
 
 A worker is kept supplied for some minutes, once without and once with a REPEATABLE READ transaction open from
 the start, in tables that were emptied. Dead rows can't be removed meanwhile, so the cost grows with time: the
-last minute counts.
+last minute counts. Then jobs come at a rate that leaves the worker time, and it is their latency that counts.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import psycopg
 
 from benchmarks.backlog import insert_waiting
-from benchmarks.figures import JOBS_PER_SECOND, RATIO, Found
-from benchmarks.ground import Ground, checkpoint, idle_workers, workers
+from benchmarks.figures import JOBS_PER_SECOND, RATIO, Found, percentiles
+from benchmarks.ground import Ground, checkpoint, idle_workers, wait_for, workers
+from benchmarks.latency import BODIES, arrivals
 from benchmarks.scale import UPDATES
 from benchmarks.sizes import Sizes
 
@@ -25,6 +27,11 @@ STOCK = 40_000
 
 PART = 20_000
 """Jobs inserted at once."""
+
+RATE = 300
+"""Jobs a second that come one by one."""
+
+UNFINISHED = "SELECT EXISTS (SELECT FROM django_jobs_job WHERE state <> 'SUCCESSFUL')"
 
 RATES = """
     SELECT count(*) FILTER (WHERE finished_at <= %(began)s::timestamptz + %(part)s::interval),
@@ -73,6 +80,33 @@ def sustained(ground: Ground, seconds: float, *, held: bool) -> tuple[float, flo
     row = ground.execute(RATES, {"began": began, "ended": ended, "part": f"{part} s"}).fetchone()
     assert row is not None
     return row[0] / part, row[1] / part, row[2] / seconds
+
+
+def steady(ground: Ground, sizes: Sizes) -> Iterator[Found]:
+    """Have jobs come one by one while a transaction is held open, and after it has ended."""
+    from benchmarks.tasks import clock
+
+    seconds = sizes.minutes * 60
+    part = min(60.0, seconds / 3)
+    ground.empty()
+    with workers(1):
+        idle_workers(ground, 1)
+        with held_open(ground):
+            first = enqueued(clock, part)
+            enqueued(clock, seconds - 2 * part)
+            last = enqueued(clock, part)
+        after = enqueued(clock, part)
+        wait_for(lambda: not ground.one(UNFINISHED), pause=0.5)
+        bodies = dict(ground.execute(BODIES).fetchall())
+    name = f"{RATE} jobs/s, a transaction held open for {sizes.minutes:g} min"
+    for committed, when in ((first, "at first"), (last, "at its end"), (after, "after it")):
+        found = [(bodies[job] - at) * 1000 for job, at in committed.items()]
+        yield from percentiles(f"{name}: pick-up {when}", found, (50, 99))
+
+
+def enqueued(task: Any, seconds: float) -> dict[int, float]:
+    """Enqueue jobs at random times for so long, and return when each was committed."""
+    return arrivals(task, int(RATE * seconds), 1 / RATE)[0]
 
 
 @contextmanager

@@ -93,6 +93,7 @@ GROUPS = {
     "listening": Group("many workers listen", from_module("latency", "listening")),
     "processes": Group("more and more worker processes", from_module("draining", "scaling")),
     "held": Group("a transaction is held open elsewhere", from_module("holding")),
+    "steady": Group("jobs come one by one meanwhile", from_module("holding", "steady")),
     "finished": Group("beside millions of finished jobs", backlog("finished"), big=True, repeats=True),
     "scheduled": Group("beside jobs scheduled ahead", backlog("scheduled"), big=True, repeats=True),
     "scheduled-first": Group(
