@@ -22,7 +22,7 @@ CASES = [
 """All but those of schedules, of unique jobs, and of locks and limits."""
 
 UNTESTED = {17, 82}
-"""Two come with features that there are not yet, one was not measured."""
+"""They come with features that there are not yet."""
 
 
 def table() -> dict[int, list[str]]:
