@@ -270,6 +270,9 @@ def adopt_orphans(duties: Duties, dispatcher: Dispatcher) -> float | None:
     """Write the end of dead workers' runs, and have them announced; at once again when there are more."""
     orphans = rescue.found(ask(dispatcher, rescue.orphans()))
     for worker, group in groupby(sorted(orphans, key=attrgetter("worker")), attrgetter("worker")):
+        if worker == dispatcher.worker:  # declared dead, and about to hear of it
+            duties.hurry("heartbeat")
+            continue
         jobs = list(group)
         begun = jobs_begun(dispatcher, jobs[0])
         ended = [

@@ -76,6 +76,9 @@ class Ledger:
         for job in jobs:
             kind = self.kind_of(job)
             by_kind[kind].append(job)
+            if job.id in self.in_flight:  # taken over while it ran here, and claimed here again
+                self.ended.pop(job.id, None)
+                self.strike_out(job.id)
             self.in_flight[job.id] = job
             self.counts[kind] += 1
             self.queue_counts[job.queue_name] += 1
@@ -100,9 +103,8 @@ class Ledger:
             found.append(ended)
         return found
 
-    def leave(self, job_id: int) -> Ended:
-        """Strike out a run whose outcome is stored or no longer ours to store; return it."""
-        ended = self.ended.pop(job_id)
+    def strike_out(self, job_id: int) -> str:
+        """Count a job no longer, and return its kind of slot."""
         job = self.in_flight.pop(job_id)
         kind = self.kind_of(job)
         self.counts[kind] -= 1
@@ -111,6 +113,12 @@ class Ledger:
             del self.queue_counts[job.queue_name]  # there may be a queue for each customer
         self.timed -= self.timeout_of(job) is not None
         self.cancel_asked.discard(job_id)
+        return kind
+
+    def leave(self, job_id: int) -> Ended:
+        """Strike out a run whose outcome is stored or no longer ours to store; return it."""
+        ended = self.ended.pop(job_id)
+        kind = self.strike_out(job_id)
         if not isinstance(ended.outcome, Released):
             # Longer runs count for more, so that few jobs are claimed to wait behind them.
             difference = ended.seconds - self.average[kind]

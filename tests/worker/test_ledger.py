@@ -57,6 +57,21 @@ def test_what_left_makes_room():
     assert (of.in_flight, of.ended, of.queue_counts) == ({}, {}, {})
 
 
+def test_a_job_that_was_taken_over_and_claimed_again_takes_one_place():
+    """Its first run may still go on here; whatever that comes to is void."""
+    of = ledger()
+    [first] = jobs(1)
+    of.take([first])
+    of.end(Ended(first, DONE))
+    second = claimed_job(id=first.id, attempt=2)
+    of.take([second])
+    of.end(Ended(first, DONE))
+
+    assert (of.free(())["sync"], of.ended) == (2, {})
+    end(of, second, Released(started=False, reason=""))
+    assert (of.free(())["sync"], of.queue_counts) == (3, {})
+
+
 def test_short_jobs_let_some_wait_before_the_threads():
     of = ledger()
     for number in range(400):
