@@ -14,7 +14,7 @@ from django_jobs import conf
 from django_jobs.core.backoff import Constant
 from django_jobs.core.records import Completed, Ended
 from django_jobs.core.states import Kind, State
-from django_jobs.models import Job, Queue, Worker, WorkerState
+from django_jobs.models import Attempt, Job, Queue, Worker, WorkerState
 from django_jobs.store import finish
 from django_jobs.store.link import run_together
 from django_jobs.store.workers import lock
