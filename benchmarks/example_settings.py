@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from example_project import database
-from example_project.settings import *  # noqa: F403
+from example_project.settings import *  # noqa: F403  (all of its settings, but for those below)
 from example_project.settings import INSTALLED_APPS as EXAMPLE_APPS
 
 DEBUG = False  # as in production: with DEBUG on, Django keeps the last 9,000 statements of each connection

@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from benchmarks.figures import MILLISECONDS, Found, percentile, percentiles
@@ -57,16 +58,28 @@ def arrivals(task: Any, count: int, pause: float) -> tuple[dict[int, float], lis
         marks: list[float] = []
         began = time.perf_counter()
         with transaction.atomic():
-            transaction.on_commit(lambda marks=marks: marks.append(time.time()))  # type: ignore[misc]
+            transaction.on_commit(partial(note_time, marks))
             result = task.enqueue(number)
         durations.append(time.perf_counter() - began)
         committed[int(result.id)] = marks[0]
     return committed, durations
 
 
+def note_time(marks: list[float]) -> None:
+    """Note what time it is."""
+    marks.append(time.time())
+
+
 def begun(ground: Ground, count: int) -> dict[int, float]:
     """Wait until so many jobs are done, and return when the body of each began."""
-    return wait_for(lambda: found if len(found := dict(ground.execute(BODIES).fetchall())) >= count else None)  # type: ignore[no-any-return]
+    found: dict[int, float] = {}
+
+    def all_begun() -> bool:
+        found.update(ground.execute(BODIES).fetchall())
+        return len(found) >= count
+
+    wait_for(all_begun)
+    return found
 
 
 def due(ground: Ground, sizes: Sizes) -> Iterator[Found]:

@@ -11,7 +11,7 @@ import os
 import secrets
 
 from example_project import database, embedded
-from example_project.settings import *  # noqa: F403
+from example_project.settings import *  # noqa: F403  (all of its settings, but for those below)
 
 DEBUG = False
 

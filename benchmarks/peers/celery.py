@@ -11,8 +11,8 @@ from redis import Redis
 
 django.setup()
 
-from benchmarks.peers.marks import mark  # noqa: E402
-from benchmarks.peers.models import look_up  # noqa: E402
+from benchmarks.peers.marks import mark  # noqa: E402  (needs what is set up above)
+from benchmarks.peers.models import look_up  # noqa: E402  (as above)
 
 URL = os.environ["PEERS_REDIS"]
 app = Celery("peers", broker=URL)

@@ -10,8 +10,8 @@ from huey import RedisHuey
 
 django.setup()
 
-from benchmarks.peers.marks import mark  # noqa: E402
-from benchmarks.peers.models import look_up  # noqa: E402
+from benchmarks.peers.marks import mark  # noqa: E402  (needs what is set up above)
+from benchmarks.peers.models import look_up  # noqa: E402  (as above)
 
 huey = RedisHuey("peers", url=os.environ["PEERS_REDIS"], results=False)
 
