@@ -252,7 +252,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "public-names": public_names,
     "job": lambda: methods("models.py", "Job"),
     "jobs": lambda: methods("models.py", "JobQuerySet"),
-    "queue": lambda: methods("models.py", "Queue"),
+    "queue": lambda: methods("serving.py", "Queue"),
     "operations": lambda: methods("operations.py", "Operations"),
     "task-methods": lambda: methods("tasks.py", "JobTask"),
     "context": lambda: methods("tasks.py", "JobContext"),
