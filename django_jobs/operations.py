@@ -1,5 +1,5 @@
 """
-Operations on jobs and queues, for the models' methods, the admin and `manage.py jobs`.
+Operations on jobs, queues and workers, for the models' methods, the admin and `manage.py jobs`.
 
 Each is one short transaction on the queue's database: the change through `store.control`, workers woken
 and receivers told once it is committed.
@@ -19,11 +19,13 @@ from django.utils import timezone
 from django_jobs import conf, signals
 from django_jobs.backend import problem_of_queue
 from django_jobs.core.records import Wake
+from django_jobs.core.states import Wish
 from django_jobs.enqueueing import checked_time
 from django_jobs.exceptions import UnknownQueue
 from django_jobs.framework import TASK_MAX_PRIORITY, TASK_MIN_PRIORITY
-from django_jobs.store import control
-from django_jobs.waking import wake_after_commit
+from django_jobs.store import control, steering
+from django_jobs.store.steering import Answer, Verdict
+from django_jobs.waking import tell_after_commit, wake_after_commit
 
 
 class Operations:
@@ -127,6 +129,34 @@ class Operations:
             if resumed:
                 wake_after_commit(self.alias, everywhere=True)
         return resumed
+
+    def drain_worker(self, worker: int, *, by: str = "", all_processes: bool = False) -> list[Answer]:
+        """
+        Ask a worker to claim nothing more, run to their ends what runs, however long it takes, and end.
+
+        If `runjobs` started it with a supervisor, another process takes its place. With `all_processes` all
+        of that `runjobs` are asked, and it ends with them. A worker hears of it by a notification, or with
+        its next heartbeat; what was asked before is never taken back, and a later stop goes before.
+
+        Returns one `django_jobs.store.steering.Answer` for each worker that is meant, whose `verdict` tells
+        whether it was asked or why not; an empty list when there is no such worker.
+        """
+        return self.ask(worker, Wish.DRAIN, by=by, all_processes=all_processes)
+
+    def stop_worker(self, worker: int, *, by: str = "", all_processes: bool = False) -> list[Answer]:
+        """
+        Ask a worker to end as after SIGTERM: what runs may go on for its time of grace
+        (`--shutdown-timeout`), and is handed back then. Otherwise as `drain_worker`.
+        """
+        return self.ask(worker, Wish.STOP, by=by, all_processes=all_processes)
+
+    def ask(self, worker: int, wish: Wish, *, by: str, all_processes: bool) -> list[Answer]:
+        """Write down what is asked of workers, and have them look."""
+        with transaction.atomic(using=self.alias), connections[self.alias].cursor() as cursor:
+            answers = steering.ask(cursor, worker, wish, all_processes=all_processes, by=by)
+            asked = [answer.worker for answer in answers if answer.verdict == Verdict.ASKED]
+            tell_after_commit(self.alias, asked)
+        return answers
 
     def wake(self, wakes: Sequence[Wake]) -> None:
         """Have workers told of jobs that became due."""

@@ -12,7 +12,8 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
 from django_jobs.conf import QUEUE_NAME_LENGTH
-from django_jobs.core.names import names_in, names_or_all, texts_by_name
+from django_jobs.core.names import names_in, names_or_all, numbers_by_name, texts_by_name
+from django_jobs.core.states import Wish
 from django_jobs.fields import Known, Moment
 
 if TYPE_CHECKING:
@@ -31,6 +32,13 @@ class WorkerState(models.TextChoices):
     LOST = "LOST", _("lost")
 
 
+class WishChoices(models.TextChoices):
+    """`core.states.Wish` with its words for people."""
+
+    DRAIN = Wish.DRAIN, _("drain")
+    STOP = Wish.STOP, _("stop")
+
+
 LIVE = (WorkerState.RUNNING, WorkerState.STOPPING)
 
 
@@ -46,18 +54,30 @@ class Worker(models.Model):
     tasks = Known(_("tasks it knows"), read=names_in, default=list, blank=True)
     threads = models.IntegerField(_("threads"), default=0)
     async_slots = models.IntegerField(_("async slots"), default=0)
+    limits = Known(_("limits"), read=numbers_by_name, null=True, blank=True)
+    supervisor = models.CharField(_("supervisor"), max_length=32, default="", db_default="", blank=True)
+    supervisor_pid = models.IntegerField(_("supervisor's process"), null=True, blank=True)
     versions = Known(_("versions"), read=texts_by_name, default=dict, blank=True)
     state = models.CharField(_("state"), max_length=16, choices=WorkerState, default=WorkerState.RUNNING)
     holds_lock = models.BooleanField(_("holds its lock"), default=False)
+    memory_bytes = models.BigIntegerField(_("memory"), null=True, blank=True)
     started_at = Moment(_("started"), db_default=Now())
     heartbeat_at = Moment(_("heartbeat"), db_default=Now())
     stopped_at = Moment(_("stopped"), null=True, blank=True)
     ending = models.TextField(_("how it ended"), default="", blank=True)
+    takes_requests = models.BooleanField(_("can be asked to end"), default=False, db_default=False)
+    asked_to = models.CharField(
+        _("asked to"), max_length=16, choices=WishChoices, default="", db_default="", blank=True
+    )
+    asked_all = models.BooleanField(_("all processes were asked"), default=False, db_default=False)
+    asked_at = Moment(_("asked"), null=True, blank=True)
+    asked_by = models.CharField(_("asked by"), max_length=200, default="", db_default="", blank=True)
 
     class Meta:
         verbose_name = _("worker")
         verbose_name_plural = _("workers")
         default_permissions = ("view",)
+        permissions = [("stop_worker", _("Can ask workers to drain or to stop"))]
 
     def __str__(self) -> str:
         return f"{self.name} #{self.pk}"

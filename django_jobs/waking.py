@@ -12,6 +12,7 @@ A notification that can't be sent is logged and forgotten: it costs one poll at 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
@@ -21,7 +22,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs import conf
 from django_jobs.core.records import Wake
-from django_jobs.store.notify import notify
+from django_jobs.store.cursor import run
+from django_jobs.store.notify import asking, notify
 
 logger = logging.getLogger("django_jobs")
 
@@ -109,6 +111,20 @@ def wake_after_commit(alias: str, *wakes: Wake, everywhere: bool = False) -> Non
         notification.add(wake)
     if not any(entry[1] is notification for entry in connection.run_on_commit[-LOOK_BACK:]):
         transaction.on_commit(notification, using=alias, robust=True)
+
+
+def tell_after_commit(alias: str, workers: Sequence[int]) -> None:
+    """Have workers look at their rows once the open transaction on `alias` is committed, or at once."""
+
+    def send() -> None:
+        try:
+            with connections[alias].cursor() as cursor:
+                run(cursor, asking(conf.current().channel, workers))
+        except Exception as error:  # noqa: BLE001  (as above: what was asked stands in their rows)
+            logger.warning("workers could not be notified: %s", " ".join(str(error).split()))
+
+    if workers and conf.current().notify:
+        transaction.on_commit(send, using=alias, robust=True)
 
 
 def notification_of(connection: BaseDatabaseWrapper) -> Notification:

@@ -21,6 +21,12 @@ def texts_by_name(value: Any) -> dict[str, str]:
     return {name: str(text) for name, text in value.items()} if isinstance(value, dict) else {}
 
 
+def numbers_by_name(value: Any) -> dict[str, int]:
+    """Return the whole numbers of a dict by their names."""
+    numbers = value.items() if isinstance(value, dict) else ()
+    return {name: number for name, number in numbers if type(number) is int}
+
+
 def takes(queues: Collection[str] | None, excluded: Collection[str], queue_name: str) -> bool:
     """Whether a worker with these queues, or all, but for the excluded ones, takes jobs of `queue_name`."""
     return (queues is None or queue_name in queues) and queue_name not in excluded

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from django_jobs.core.states import Kind
+from django_jobs.core.states import Kind, Wish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,3 +164,18 @@ class Wake:
     queue_name: str
     priority: int
     run_after: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What someone asked a worker to do, as its row says."""
+
+    wish: Wish
+    all_processes: bool
+    """Whether all processes of its `runjobs` are meant, which then ends with them; otherwise its supervisor
+    replaces the one."""
+    by: str
+
+    def adds_to(self, before: Asked | None) -> bool:
+        """Whether it asks for more than what was asked `before`."""
+        return before is None or self.wish > before.wish or (self.all_processes and not before.all_processes)

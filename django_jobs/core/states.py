@@ -67,3 +67,12 @@ FAILURES = frozenset({Kind.ERROR, Kind.TIMEOUT, Kind.LOST, Kind.UNKNOWN_TASK})
 
 UNCOUNTED = frozenset({Kind.SNOOZED, Kind.RELEASED})
 """Kinds of runs that are no attempts: neither to `max_attempts` nor to Django's framework."""
+
+
+class Wish(StrEnum):
+    """What a worker can be asked to do: `Worker.asked_to`. In the order of letters, the later one is more."""
+
+    DRAIN = "DRAIN"
+    """Claim nothing more, run to their ends what runs, and end."""
+    STOP = "STOP"
+    """As SIGTERM: the same within the time of grace, then hand back what still runs."""

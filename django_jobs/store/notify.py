@@ -8,13 +8,14 @@ own that doesn't wait for the disk it costs 17 %, and next to nothing when debou
 A payload is JSON: `{"wake": [[queue, priority, seconds since 1970], …], "silence": seconds}`. An empty list
 means "look everywhere"; a `silence` above 0 asks workers to look everywhere once more when it is over, since
 the sender may spare notifications until then. `{"hello": worker}` is a worker's word to its own listener, to
-see whether notifications arrive at all.
+see whether notifications arrive at all. `{"ask": [worker, …]}` has workers look at their rows, where it
+stands what someone asked them to do.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from django_jobs.core.records import Wake
@@ -62,6 +63,21 @@ def greeted(text: str) -> int | None:
         return None
     digits = text.removeprefix('{"hello": ').removesuffix("}")
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else None
+
+
+def asking(channel: str, workers: Sequence[int]) -> Statement:
+    """Return the statement that has workers look at once at what they were asked to do."""
+    return NOTIFY, {"channel": channel, "payload": json.dumps({"ask": list(workers)})[:LARGEST_PAYLOAD]}
+
+
+def asked(text: str) -> list[int] | None:
+    """Return the workers that this payload has look at their rows; `None` when it is none of these."""
+    if not text.startswith('{"ask": '):
+        return None
+    try:
+        return [number for number in json.loads(text)["ask"] if type(number) is int]
+    except (ValueError, TypeError, RecursionError):
+        return []
 
 
 def parse(text: str) -> tuple[list[Wake], float]:

@@ -32,7 +32,7 @@ from django_jobs.worker.claiming import Claiming, Request
 from django_jobs.worker.duties import Duties, pass_on, wake_of
 from django_jobs.worker.event_loop import AsyncSlots
 from django_jobs.worker.ledger import AHEAD_SECONDS, Ledger
-from django_jobs.worker.listener import Connected, Disconnected, Greeted, Heard, Woken
+from django_jobs.worker.listener import Connected, Disconnected, Greeted, Heard, Steered, Woken
 from django_jobs.worker.loop import Loop, one_line
 from django_jobs.worker.slots import Run, ThreadSlots
 
@@ -152,6 +152,9 @@ class Dispatcher:
             case Greeted(worker=worker):
                 self.greeted |= worker == self.worker
                 self.duties.hurry("heartbeat")
+            case Steered(workers=workers):
+                if self.worker in workers:
+                    self.duties.hurry("heartbeat")
             case Disconnected():
                 self.lock_taken = self.greeted = False
                 self.duties.hurry("heartbeat")

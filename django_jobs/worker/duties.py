@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from django_jobs.conf import Settings
-from django_jobs.core.records import ClaimedJob, Ended, Failed, Outcome, Released, Trace, Wake
-from django_jobs.core.states import Kind, State
+from django_jobs.core.records import Asked, ClaimedJob, Ended, Failed, Outcome, Released, Trace, Wake
+from django_jobs.core.states import Kind, State, Wish
 from django_jobs.exceptions import UnknownTask
 from django_jobs.store import finish, prune, rescue, workers
 from django_jobs.store.link import run_together
@@ -30,6 +30,7 @@ from django_jobs.telemetry import logger
 from django_jobs.worker import board
 from django_jobs.worker.counting import Counting
 from django_jobs.worker.loop import one_line
+from django_jobs.worker.memory import resident_bytes
 
 if TYPE_CHECKING:
     from django_jobs.store.cursor import Rows, Statement
@@ -78,6 +79,8 @@ class Duties:
     settings: Settings
     on_new_identity: Callable[[], None] = lambda: None
     """Called when the worker got an id."""
+    on_asked: Callable[[Asked], None] = lambda asked: None
+    """Called with each heartbeat after someone asked this worker to end."""
     dead_for_certain: list[int] = field(default_factory=list)
     """Workers whose parent saw them die."""
     alive_at: float = field(default_factory=monotonic)
@@ -170,22 +173,28 @@ def wake_of(job: ClaimedJob, run_after: datetime) -> Wake:
     return Wake(job.queue_name, job.priority, run_after)
 
 
-def heartbeat(duties: Duties, dispatcher: Dispatcher) -> None:
-    """Renew the worker's row; register anew when it was declared dead."""
-    rows = ask(
-        dispatcher,
-        workers.heartbeat(dispatcher.worker, stopping=dispatcher.stopping, holds_lock=dispatcher.holds_lock),
+def heartbeat(duties: Duties, dispatcher: Dispatcher) -> float | None:
+    """Renew the worker's row, and hear what it was asked; register anew when it was declared dead."""
+    statement = workers.heartbeat(
+        dispatcher.worker,
+        stopping=dispatcher.stopping,
+        holds_lock=dispatcher.holds_lock,
+        memory=resident_bytes(),
     )
+    rows = ask(dispatcher, statement)
     if not rows:
         dispatcher.sign_on_again()
         duties.alive_at = monotonic()
-        return
-    now, others = rows[0]
+        return 0.0  # the new row has what the old one was asked
+    now, others, wish, all_processes, by = rows[0]
     duties.alive_at = monotonic()
     dispatcher.claiming.set_clock(now, monotonic())
     if others and not dispatcher.others:  # no longer alone: from now on look for deaths often
         duties.hurry("rescue")
     dispatcher.others = others
+    if wish in set(Wish):
+        duties.on_asked(Asked(Wish(wish), all_processes, by))
+    return None
 
 
 def greet(duties: Duties, dispatcher: Dispatcher) -> float | None:

@@ -22,6 +22,8 @@ from time import monotonic
 from types import FrameType
 from typing import Any
 
+from django_jobs.core.records import Asked
+from django_jobs.core.states import Wish
 from django_jobs.telemetry import logger
 from django_jobs.worker.options import WorkerOptions
 from django_jobs.worker.process import Worker
@@ -97,15 +99,22 @@ def run_worker(
     look: Callable[[Worker], None],
     started: Callable[[Worker], None] = lambda worker: None,
     identified: Callable[[int], None] = lambda worker: None,
+    asked: Callable[[Asked], None] = lambda asked: None,
     timeout: float | None = None,
 ) -> int:
     """
     Run a worker until it ended by itself or was asked to stop; return the exit status.
 
     `look` is called every second, `started` once the threads run, `identified` with each id that the worker
-    gets; `timeout` in seconds limits a drain.
+    gets, `asked` when someone asked it to end; `timeout` in seconds limits a drain.
     """
-    worker = Worker(options, on_identity=identified)
+
+    def take_in(wish: Asked) -> None:
+        asked(wish)
+        if wish.wish == Wish.STOP:
+            stop.ask_once()
+
+    worker = Worker(options, on_identity=identified, on_asked=take_in)
     threading.Thread(target=wake_when_over, args=(worker, stop), daemon=True).start()
     worker.start()
     started(worker)

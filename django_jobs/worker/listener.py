@@ -24,7 +24,7 @@ from psycopg.types.json import Json
 
 from django_jobs.core.records import Wake
 from django_jobs.store.link import KEEPALIVE, SET
-from django_jobs.store.notify import greeted, parse
+from django_jobs.store.notify import asked, greeted, parse
 from django_jobs.store.workers import LOCK
 from django_jobs.telemetry import logger
 from django_jobs.worker.loop import Loop
@@ -69,7 +69,14 @@ class Greeted:
     worker: int
 
 
-Heard = Woken | Connected | Disconnected | Greeted
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """Someone asked something of these workers; it stands in their rows."""
+
+    workers: list[int]
+
+
+Heard = Woken | Connected | Disconnected | Greeted | Steered
 
 
 class Silent(psycopg.OperationalError):
@@ -196,11 +203,13 @@ class Listener:
         while (notification := raw.notifies()) is not None:
             self.heard_at = monotonic()
             text = notification.extra.decode("utf-8", "replace")
-            worker = greeted(text)
-            if worker is None:
-                self.tell(Woken(*parse(text)))
-            else:
+            worker, steered = greeted(text), asked(text)
+            if worker is not None:
                 self.tell(Greeted(worker))
+            elif steered is not None:
+                self.tell(Steered(steered))
+            else:
+                self.tell(Woken(*parse(text)))
         while self.asked_at is not None and not raw.is_busy():
             result = raw.get_result()
             if result is None:

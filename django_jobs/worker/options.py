@@ -37,6 +37,10 @@ class WorkerOptions:
     dead_for_certain: tuple[int, ...] = ()
     """Ids of workers whose process is known to have died."""
 
+    supervisor: str = ""
+    """Key that all processes of one supervisor share."""
+
+    supervisor_pid: int | None = None
     recyclable: bool = False
     """Whether someone starts another process when this one ends, so that it may end to get rid of stuck
     threads."""

@@ -6,27 +6,20 @@ Started by `runjobs` (in place or under a supervisor), and by whoever embeds one
 
 from __future__ import annotations
 
-import os
-import platform
-import resource
-import socket
-import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 from typing import Any
 
-import django
 import psycopg
 from django.db import connections
 
-import django_jobs
 from django_jobs import conf
-from django_jobs.core.records import ClaimedJob, Ended
+from django_jobs.core.records import Asked, ClaimedJob, Ended
+from django_jobs.core.states import Wish
 from django_jobs.discovery import discover
 from django_jobs.store import finish, link, workers
 from django_jobs.store.cursor import Statement
@@ -41,9 +34,10 @@ from django_jobs.worker.duties import Duties, write_figures
 from django_jobs.worker.event_loop import AsyncSlots
 from django_jobs.worker.executor import Executor, Rules
 from django_jobs.worker.listener import Heard, Listener
+from django_jobs.worker.memory import memory_bytes
 from django_jobs.worker.options import WorkerOptions
+from django_jobs.worker.registering import registration
 from django_jobs.worker.slots import ThreadSlots
-from django_jobs.worker.traces import storable
 
 ANNOUNCE_SECONDS = 5.0
 """How long receivers of signals may take at the end of a worker."""
@@ -63,10 +57,15 @@ class Worker:
         options: WorkerOptions | None = None,
         *,
         on_identity: Callable[[int], None] = lambda worker: None,
+        on_asked: Callable[[Asked], None] | None = None,
     ) -> None:
         self.options = options or WorkerOptions()
         self.on_identity = on_identity
         """Called in the dispatcher's thread with each id that this worker gets."""
+        self.on_asked = on_asked or self.end_in_time
+        """Called when someone asked this worker to end, after it stopped claiming."""
+        self.asked: Asked | None = None
+        """What someone asked this worker to do."""
         self.settings = conf.current()
         discover()
         self.alias = self.options.database or conf.database()
@@ -99,6 +98,7 @@ class Worker:
         self.duties = Duties(
             settings,
             on_new_identity=self.identified,
+            on_asked=self.take_in_wish,
             dead_for_certain=list(chosen.dead_for_certain),
         )
         self.dispatcher = Dispatcher(
@@ -125,6 +125,8 @@ class Worker:
         self.ended = Event()
         self.thread = Thread(target=self.run, name="django_jobs-dispatcher", daemon=True)
         self.ending = "stopped"
+        self.finishing = False
+        """Whether whoever runs this worker has begun to hand back what still runs."""
 
     # Life
 
@@ -174,6 +176,7 @@ class Worker:
 
     def finish(self) -> bool:
         """End a worker that was told to stop: hand back what still runs. Returns whether nothing did."""
+        self.finishing = True
         home = self.ended.is_set()
         if not home:
             self.hand_back()
@@ -190,7 +193,29 @@ class Worker:
         self.dispatcher.hand_back(left, "the worker stopped before it ended", started=True)
         if not self.ended.wait(HAND_BACK_SECONDS):
             logger.error("the database can't be reached; jobs will be taken over once this worker looks dead")
-        self.ending = f"stopped, {len(left)} jobs handed back"
+        self.ending = f"{self.ending}, {len(left)} jobs handed back"
+
+    def take_in_wish(self, asked: Asked) -> None:
+        """Do what someone asked this worker to, unless it was asked as much before; in any thread."""
+        if not asked.adds_to(self.asked):
+            return
+        self.asked = asked
+        did = "stopped" if asked.wish == Wish.STOP else "drained"
+        by = asked.by or "somebody"
+        self.ending = f"{did}, as {by} asked"
+        logger.info("worker %s was asked to %s by %s", self.dispatcher.worker, asked.wish.lower(), by)
+        self.dispatcher.stop()
+        self.on_asked(asked)
+
+    def end_in_time(self, asked: Asked) -> None:
+        """Where nobody else does, hand back what hasn't ended after the time that the settings say."""
+
+        def end() -> None:
+            if not self.ended.wait(self.settings.shutdown_seconds) and not self.finishing:
+                self.hand_back()
+
+        if asked.wish == Wish.STOP:
+            Thread(target=end, name="django_jobs-grace", daemon=True).start()
 
     def announce(self, ended: Ended) -> None:
         """Count an outcome that is stored, and have the world told."""
@@ -266,21 +291,8 @@ class Worker:
 
     def register(self) -> Statement:
         """Return the statement that enters this worker in the database."""
-        chosen = self.options
-        host = fitting(socket.gethostname(), 255)
-        return workers.register(
-            workers.Registration(
-                name=fitting(chosen.name or f"{host[:180]}:{os.getpid()}", 200),
-                host=host,
-                pid=os.getpid(),
-                queues=chosen.queues,
-                excluded_queues=chosen.excluded_queues,
-                tasks=sorted(registry),
-                threads=self.threads.count,
-                async_slots=self.loop_slots.count,
-                versions=versions(),
-            )
-        )
+        me = registration(self.options, threads=self.threads.count, async_slots=self.loop_slots.count)
+        return workers.register(me, before=self.dispatcher.worker)
 
     def is_done(self) -> bool:
         """Whether the worker should end by itself: drained, or due to be recycled."""
@@ -322,11 +334,6 @@ FROZEN_SECONDS = 65.0
 connection may be open at both ends and carry nothing; TCP can't tell when something in between answers."""
 
 
-def fitting(name: str, most: int) -> str:
-    """Return a name as the row of a worker can hold it."""
-    return storable(name, len(name))[:most]
-
-
 def rules_of(settings: conf.Settings, alias: str) -> Rules:
     """Return the executor's part of the settings."""
     return Rules(
@@ -363,23 +370,3 @@ def connection_parameters(alias: str) -> dict[str, Any]:
     for name in ("cursor_factory", "context", "prepare_threshold", "pool"):
         parameters.pop(name, None)
     return parameters
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that this process runs, as shown for a worker."""
-    return {
-        "python": platform.python_version(),
-        "django": django.get_version(),
-        "django_jobs": django_jobs.__version__,
-        "psycopg": psycopg.__version__,
-    }
-
-
-def memory_bytes() -> int:
-    """Return the resident size of this process; its peak where the system tells no more."""
-    try:
-        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-        return int(pages) * resource.getpagesize()
-    except OSError:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024

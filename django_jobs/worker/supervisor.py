@@ -21,9 +21,12 @@ from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from time import monotonic
 from typing import Any
+from uuid import uuid4
 
 import django
 
+from django_jobs.core.records import Asked
+from django_jobs.core.states import Wish
 from django_jobs.telemetry import logger
 from django_jobs.worker.connections import close_all
 from django_jobs.worker.foreground import (
@@ -57,6 +60,9 @@ ENDED, BROKEN = -1, -2
 LONGEST_PAUSE = 10.0
 """Seconds between two starts at the most."""
 
+WISHES = (Wish.DRAIN, Wish.STOP)
+"""The later one is more."""
+
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 """Signals that ask a child to stop."""
 
@@ -74,6 +80,9 @@ class Child:
     """Its worker's id, a shared integer; 0 until it has registered, then ENDED or BROKEN once it is over."""
     healthy_at: Any
     """When it last found itself healthy, a shared `time.monotonic()`; 0 while it isn't."""
+    asked: Any
+    """What all processes were asked to do, a shared integer: 0, or its place in `WISHES`, counted from 1. The
+    child says so when its row does, and its parent has the others do the same."""
     started_at: float
 
 
@@ -102,6 +111,10 @@ class Supervisor:
         """When the missing children may be started."""
         self.dead_workers: deque[int] = deque(maxlen=REMEMBERED)
         self.early_deaths = 0
+        self.key = uuid4().hex
+        """What the rows of the children have in common, and no other's."""
+        self.asked = 0
+        """What all processes were asked to do; see `Child.asked`."""
         self.handed_back = False
         """Whether some child ended with jobs that it had to hand back."""
         self.wakeup = self.waker = -1
@@ -125,7 +138,7 @@ class Supervisor:
             resource_tracker.ensure_running()  # now: its start lets the signals through that `start` holds
         for number in range(1, self.processes + 1):
             self.start(number)
-        while not self.stop.count:
+        while not self.is_ending:
             self.watch(LOOK_SECONDS)
             for number, at in list(self.start_at.items()):
                 if monotonic() >= at:
@@ -139,7 +152,31 @@ class Supervisor:
                 )
                 self.take_down()
                 return EXIT_DYING
+        if self.asked:
+            logger.info(
+                "all processes were asked to %s; runjobs ends with them", WISHES[self.asked - 1].lower()
+            )
+        if not self.is_stopping:
+            self.drain()
         return self.take_down()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether no child is to be started any more."""
+        return bool(self.stop.count or self.asked)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the children have no more than their time of grace."""
+        return bool(self.stop.count) or self.asked == 1 + WISHES.index(Wish.STOP)
+
+    def drain(self) -> None:
+        """Wait until all children have run to its end what they run, or are to be stopped."""
+        while self.children and not self.is_stopping:
+            for child in self.children.values():  # also one that registered while they were asked
+                child.asked.value = max(child.asked.value, self.asked)
+            self.watch(LOOK_SECONDS)
+            self.look(self.are_well())
 
     def poke(self) -> None:
         """Wake the loop, which waits for processes."""
@@ -149,12 +186,19 @@ class Supervisor:
         """Start the child with this number."""
         close_all()  # none may be open while a child is made
         self.start_at.pop(number, None)
-        worker, healthy_at = self.context.Value("q", 0), self.context.Value("d", 0.0)
+        worker, healthy_at, asked = (self.context.Value(kind, 0) for kind in "qdb")
         name = f"{self.options.name}-{number}" if self.options.name else ""
-        options = replace(self.options, name=name, dead_for_certain=tuple(self.dead_workers), recyclable=True)
+        options = replace(
+            self.options,
+            name=name,
+            dead_for_certain=tuple(self.dead_workers),
+            supervisor=self.key,
+            supervisor_pid=os.getpid(),
+            recyclable=True,
+        )
         process = self.context.Process(  # type: ignore[attr-defined]  # every real context has it
             target=child_main,
-            args=(options, self.shutdown_seconds, worker, healthy_at, self.start_method, os.getpid()),
+            args=(options, self.shutdown_seconds, worker, healthy_at, asked, self.start_method, os.getpid()),
             name=f"runjobs-{number}",
         )
         # A stop that comes while the child is made waits until it can be heard. A forkserver keeps it out for
@@ -164,7 +208,7 @@ class Supervisor:
             process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        self.children[number] = Child(number, process, worker, healthy_at, monotonic())
+        self.children[number] = Child(number, process, worker, healthy_at, asked, monotonic())
 
     def watch(self, seconds: float) -> None:
         """Wait for a child to end, a signal, or the time to be over; take in those that ended."""
@@ -173,7 +217,9 @@ class Supervisor:
             if ready == self.wakeup:
                 os.read(self.wakeup, 100)
         for child in list(self.children.values()):
-            if not child.process.is_alive():
+            over = not child.process.is_alive()
+            self.asked = max(self.asked, child.asked.value)
+            if over:
                 self.take_in(child)
 
     def take_in(self, child: Child) -> None:
@@ -183,7 +229,7 @@ class Supervisor:
         pid, status, worker = child.process.pid, child.process.exitcode or 0, child.worker.value
         if worker == ENDED:
             logger.info("worker process %d ended", pid)
-            self.handed_back |= status == EXIT_HANDED_BACK
+            self.handed_back |= status == EXIT_HANDED_BACK and self.is_ending
         elif worker == BROKEN:
             logger.error("worker process %d died: a part of it broke; see above", pid)
         else:
@@ -194,7 +240,7 @@ class Supervisor:
         broke_young = worker == BROKEN and monotonic() - child.started_at < YOUNG_SECONDS
         self.early_deaths = self.early_deaths + 1 if worker == 0 or broke_young else 0
         pause = 0.0 if not self.early_deaths else min(LONGEST_PAUSE, 0.05 * 2**self.early_deaths)
-        if not self.stop.count:
+        if not self.is_ending:
             self.start_at[child.number] = monotonic() + pause
         child.process.close()
 
@@ -204,8 +250,12 @@ class Supervisor:
 
     def is_healthy(self) -> bool:
         """Whether all children are there and well."""
+        return self.is_complete() and self.are_well()
+
+    def are_well(self) -> bool:
+        """Whether those children that are there are well."""
         now = monotonic()
-        return self.is_complete() and all(
+        return all(
             child.healthy_at.value and now - child.healthy_at.value < SILENT_SECONDS
             for child in self.children.values()
         )
@@ -243,6 +293,7 @@ def child_main(
     shutdown_seconds: float,
     worker_id: Any,
     healthy_at: Any,
+    asked_all: Any,
     start_method: str,
     parent: int,
 ) -> None:
@@ -258,14 +309,25 @@ def child_main(
     def identified(worker: int) -> None:
         worker_id.value = worker
 
+    def was_asked(asked: Asked) -> None:
+        if asked.all_processes:
+            asked_all.value = 1 + WISHES.index(asked.wish)
+
     def look(worker: Worker) -> None:
+        if asked_all.value:
+            worker.take_in_wish(Asked(WISHES[asked_all.value - 1], all_processes=True, by=""))
         healthy_at.value = monotonic() if worker.is_healthy else 0.0
         if is_orphan(start_method, parent):
             logger.warning("the parent of worker process %d is gone; it stops", os.getpid())
             stop.ask_once()
 
     status = run_worker(
-        options, stop=stop, shutdown_seconds=shutdown_seconds, look=look, identified=identified
+        options,
+        stop=stop,
+        shutdown_seconds=shutdown_seconds,
+        look=look,
+        identified=identified,
+        asked=was_asked,
     )
     worker_id.value = BROKEN if status == EXIT_BROKEN else ENDED
     leave(status)

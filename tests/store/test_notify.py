@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from django_jobs.core.records import Wake
-from django_jobs.store.notify import LARGEST_PAYLOAD, notify, parse, payload
+from django_jobs.store.notify import LARGEST_PAYLOAD, asked, asking, greeted, hello, notify, parse, payload
 
 NOW = datetime(2026, 11, 29, 12, 30, 15, 123457, tzinfo=UTC)
 
@@ -110,3 +110,30 @@ def test_a_payload_of_the_largest_size_can_be_sent(links):
     text = "x" * LARGEST_PAYLOAD
 
     links().execute("SELECT pg_notify('somewhere', %s)", [text])
+
+
+class TestAsking:
+    def test_the_workers_that_are_meant_arrive(self):
+        _, params = asking("channel", [7, 2**62])
+
+        assert asked(params["payload"]) == [7, 2**62]
+        assert greeted(params["payload"]) is None
+
+    def test_too_many_are_left_to_their_heartbeats(self):
+        _, params = asking("channel", range(10**6, 10**6 + 5000))
+
+        assert len(params["payload"]) <= LARGEST_PAYLOAD
+        assert asked(params["payload"]) == []
+
+    @pytest.mark.parametrize(
+        "text", ['{"ask": 7}', '{"ask": ["7", true, null]}', '{"ask": {}', '{"ask": ' * 9]
+    )
+    def test_a_strangers_names_nobody(self, text):
+        assert asked(text) == []
+
+    def test_what_else_is_said_is_no_request(self):
+        assert asked(hello("channel", 7)[1]["payload"]) is None
+        assert asked(payload([Wake("q", 0, NOW)], silence=0)) is None
+
+    def test_the_previous_release_takes_it_for_a_look_everywhere(self):
+        assert parse(asking("channel", [7])[1]["payload"]) == ([], 0)

@@ -22,6 +22,9 @@ ME = workers.Registration(
     threads=3,
     async_slots=4,
     versions={"python": "3"},
+    limits={"mail": 2},
+    supervisor="a1",
+    supervisor_pid=41,
 )
 
 
@@ -32,6 +35,8 @@ def test_registering_enters_a_worker_that_lives(cursor):
     assert (found.name, found.host, found.pid, found.state) == ("me", "here", 42, WorkerState.RUNNING)
     assert (found.queues, found.excluded_queues, found.tasks) == (["mail"], ["slow"], ["a.b", "c.d"])
     assert (found.threads, found.async_slots, found.versions) == (3, 4, {"python": "3"})
+    assert (found.limits, found.supervisor, found.supervisor_pid) == ({"mail": 2}, "a1", 41)
+    assert (found.takes_requests, found.asked_to) == (True, "")
     assert found.is_live
     assert abs(found.heartbeat_at - now) < timedelta(seconds=1)
 
@@ -45,10 +50,12 @@ def test_a_heartbeat_renews_the_row_and_counts_the_others(cursor):
     for state in WorkerState:
         worker_row(state=state)
 
-    [[now, others]] = run(cursor, workers.heartbeat(mine.pk, stopping=True, holds_lock=True))
+    statement = workers.heartbeat(mine.pk, stopping=True, holds_lock=True, memory=5 * 2**30)
+    [[now, others, *asked]] = run(cursor, statement)
 
     mine.refresh_from_db()
-    assert (mine.state, mine.holds_lock) == (WorkerState.STOPPING, True)
+    assert (mine.state, mine.holds_lock, mine.memory_bytes) == (WorkerState.STOPPING, True, 5 * 2**30)
+    assert asked == ["", False, ""]
     assert abs(now - mine.heartbeat_at) < timedelta(seconds=1)
     assert others == 2
 

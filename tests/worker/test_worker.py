@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.db import connection, transaction
@@ -12,6 +13,8 @@ from django.utils import timezone
 from django_jobs.core.states import Decision, Kind, State
 from django_jobs.framework import TaskResultStatus
 from django_jobs.models import Job, Queue, Worker, WorkerState
+from django_jobs.operations import Operations
+from django_jobs.worker.memory import memory_bytes
 from django_jobs.worker.options import WorkerOptions
 from django_jobs.worker.process import Worker as ServingWorker
 from tests import jobs
@@ -459,3 +462,75 @@ class TestEnds:
             worker = workers.start()
             assert job_of(jobs.give.enqueue(value)).return_value == value
             assert worker.stop(10)
+
+
+class TestAsked:
+    def row_of(self, worker):
+        return Worker.objects.get(pk=worker.dispatcher.worker)
+
+    def test_one_in_a_process_of_someone_elses_drains_however_long_it_takes(self, workers, settings):
+        settings.DJANGO_JOBS = {**QUICK, "shutdown_seconds": 0.0}
+        worker = workers.start()
+        running = jobs.wait_for.enqueue("a")
+        told()
+
+        Operations().drain_worker(worker.dispatcher.worker, by="ada")
+
+        eventually(lambda: self.row_of(worker).state == WorkerState.STOPPING)
+        waiting = jobs.ok.enqueue()
+        assert not worker.join(0.3)
+        jobs.gate("a").set()
+        assert worker.join(10)
+        assert worker.stop(0)
+        assert job_of(running).state == State.SUCCESSFUL
+        assert Job.objects.get(pk=waiting.id).state == State.READY
+        assert self.row_of(worker).ending == "drained, as ada asked"
+
+    def test_one_in_a_process_of_someone_elses_stops_after_the_time_in_the_settings(self, workers, settings):
+        settings.DJANGO_JOBS = {**QUICK, "shutdown_seconds": 0.2}
+        worker = workers.start()
+        running = jobs.wait_for.enqueue("a")
+        told()
+
+        Operations().stop_worker(worker.dispatcher.worker, by="ada")
+
+        assert worker.join(10)
+        assert Job.objects.get(pk=running.id).state == State.READY
+        jobs.gate("a").set()
+        worker.stop(0)
+        assert self.row_of(worker).ending == "stopped, as ada asked, 1 jobs handed back"
+
+    def test_it_hears_at_once_whatever_its_heartbeat(self, workers, settings):
+        settings.DJANGO_JOBS = {"heartbeat_seconds": 20.0, "dead_after_seconds": 60.0}
+        worker = workers.start()
+        eventually(lambda: self.row_of(worker).holds_lock)
+
+        Operations().stop_worker(worker.dispatcher.worker)
+
+        assert worker.join(5)
+
+    def test_what_an_operator_takes_back_before_the_commit_was_never_asked(self, workers):
+        worker = workers.start()
+        with transaction.atomic():
+            Operations().stop_worker(worker.dispatcher.worker)
+            transaction.set_rollback(True)
+
+        assert not worker.join(0.5)
+        assert self.row_of(worker).asked_to == ""
+
+    def test_its_row_tells_how_large_it_is_and_its_limits(self, workers):
+        worker = workers.start(limits={"mail": 2})
+
+        eventually(lambda: self.row_of(worker).memory_bytes)
+
+        assert 10 * 2**20 < self.row_of(worker).memory_bytes < 2**40
+        assert self.row_of(worker).limits == {"mail": 2}
+        assert (self.row_of(worker).supervisor, self.row_of(worker).supervisor_pid) == ("", None)
+
+    def test_a_system_that_does_not_tell_leaves_it_unknown(self, workers, monkeypatch):
+        monkeypatch.setattr("django_jobs.worker.memory.STATM", Path("/nowhere"))
+        worker = workers.start()
+        eventually(lambda: self.row_of(worker).heartbeat_at > self.row_of(worker).started_at)
+
+        assert self.row_of(worker).memory_bytes is None
+        assert memory_bytes() > 0

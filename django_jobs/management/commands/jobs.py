@@ -16,16 +16,18 @@ from django.utils.translation import override
 
 from django_jobs import conf
 from django_jobs.checks import missing_tables
+from django_jobs.dashboard.asking import told
 from django_jobs.dashboard.explaining import explain
 from django_jobs.dashboard.surveying import survey
 from django_jobs.discovery import discover
 from django_jobs.exceptions import UnknownSetting, UnloadableTasks, suggestion
 from django_jobs.management.operating import acting, surveying, telling
-from django_jobs.management.operating.parsing import EPILOG, Formatter, add_actions
+from django_jobs.management.operating.parsing import EPILOG, WISHES, Formatter, add_actions
 from django_jobs.management.operating.printing import moment, number, plain, some, table, to_json
 from django_jobs.models import Job
 from django_jobs.operations import Operations
 from django_jobs.store import stats
+from django_jobs.store.steering import Verdict
 from django_jobs.tasks import registry
 
 NOTHING, USAGE, NO_DATABASE, INTERRUPTED = 1, 2, 3, 130
@@ -234,6 +236,35 @@ class Command(BaseCommand):
         self.write(options, found, "\n".join(lines))
         if not found["changed"]:
             raise CommandError(f"Nothing was changed.{self.unknown_queues(done, alias)}", returncode=NOTHING)
+
+    # What one asks of workers
+
+    def drain_worker(self, options: dict[str, Any], alias: str) -> None:
+        """Ask workers to end, and tell what became of it."""
+        operations, by, wish = Operations(alias), operator(), WISHES[options["action"]]
+        ids = dict.fromkeys(options["ids"])
+        answers = [
+            answer
+            for key in ids
+            for answer in operations.ask(key, wish, by=by, all_processes=options["all_processes"])
+        ]
+        asked = list(dict.fromkeys(one.worker for one in answers if one.verdict == Verdict.ASKED))
+        missing = [key for key in ids if not any(one.worker == key for one in answers)]
+        found = {
+            "action": options["action"],
+            "database": alias,
+            "asked": asked,
+            "answers": answers,
+            "missing": missing,
+        }
+        with override("en"):
+            self.write(options, found, "\n".join(plain(told(answer, wish)) for answer in answers))
+        if missing:
+            self.stderr.write(f"There is no worker {', '.join(f'#{key}' for key in missing)}.")
+        if not asked:
+            raise CommandError("No worker was asked.", returncode=NOTHING)
+
+    stop_worker = drain_worker
 
     def write(self, options: dict[str, Any], data: Any, text: str) -> None:
         """Write a result in the format that was asked for."""

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from django_jobs.core.ids import id_of
+from django_jobs.core.states import Wish
 from django_jobs.exceptions import suggestion
 from django_jobs.management.values import count, queue_name
 from django_jobs.store.matching import LABELS
@@ -35,6 +36,8 @@ examples:
   manage.py jobs cancel --queue mail --dry-run           what would be cancelled
   manage.py jobs discard --state cancelled --older-than 30d
   manage.py jobs pause mail --reason "SMTP is down"      until: manage.py jobs resume mail
+  manage.py jobs drain-worker 7                          let it end what it runs, and be replaced
+  manage.py jobs stop-worker 7 --all-processes           end its whole runjobs, as by SIGTERM
   manage.py jobs prune --older-than successful=7d
   manage.py jobs health                                  for monitoring: the exit status tells
 
@@ -51,6 +54,8 @@ ACTIONS = {
     "discard": "delete jobs that aren't running, with their history",
     "pause": "stop claims from queues, until they are resumed",
     "resume": "let workers claim from queues again",
+    "drain-worker": "ask workers to claim nothing more, and to end once what they run has ended",
+    "stop-worker": "ask workers to end as after SIGTERM, and to hand back what doesn't end in time",
     "prune": "delete what is past its retention, or older than you say",
     "health": "exit with 1 unless workers live and every due job has one",
 }
@@ -62,6 +67,8 @@ STATES_OF = {
     "discard": tuple(label for label in LABELS if label != "running"),
 }
 """States on which an action can act."""
+
+WISHES = {"drain-worker": Wish.DRAIN, "stop-worker": Wish.STOP}
 
 GROUPS = {"waiting": ("ready", "scheduled", "retrying", "blocked")}
 
@@ -129,6 +136,14 @@ def add_actions(parser: ArgumentParser) -> None:
         made[name].add_argument("queues", nargs="+", type=queue_name, metavar="QUEUE", help="name of a queue")
     made["pause"].add_argument("--reason", default="", metavar="TEXT", help="shown with the queues")
     made["pause"].add_argument("--force", action="store_true", help="also a queue that nobody knows yet")
+    for name in WISHES:
+        made[name].add_argument("ids", nargs="+", type=worker_id, metavar="ID", help="id of a worker")
+        made[name].add_argument(
+            "--all-processes",
+            action="store_true",
+            help="all processes of its runjobs, which ends with them (default: the one, and where it has a "
+            "supervisor, another takes its place)",
+        )
     add_pruning(made["prune"])
     add = made["health"].add_argument
     add("--queue", action="append", type=queue_name, metavar="NAME", help="only this queue; repeat for more")
@@ -271,9 +286,14 @@ def state_of(action: str) -> Any:
     return state
 
 
-def job_id(text: str) -> int:
+def job_id(text: str, noun: str = "job") -> int:
     """Parse the id of a job; a leading # is no harm."""
     number = id_of(text.removeprefix("#"))
     if number is None:
-        raise ArgumentTypeError(f"{text!r} is no job's id (a whole number)")
+        raise ArgumentTypeError(f"{text!r} is no {noun}'s id (a whole number)")
     return number
+
+
+def worker_id(text: str) -> int:
+    """Parse the id of a worker, as `status` shows it."""
+    return job_id(text, "worker")
