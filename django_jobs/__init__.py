@@ -6,6 +6,7 @@ The names below are the public ones; all of them can be imported before Django's
 
 from __future__ import annotations
 
+from django_jobs.context import JobContext
 from django_jobs.core.backoff import Constant, Exponential, Linear
 from django_jobs.enqueueing import enqueue_on_commit
 from django_jobs.exceptions import (
@@ -18,7 +19,7 @@ from django_jobs.exceptions import (
     UnknownQueue,
     UnknownSetting,
 )
-from django_jobs.tasks import JobContext, JobTask, task
+from django_jobs.tasks import JobTask, task
 
 __version__ = "0.1.0"
 

@@ -21,12 +21,13 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 from django_jobs import conf
+from django_jobs.about import ABOUT
 from django_jobs.core import rich
 from django_jobs.core.arguments import encode_call, encode_value
 from django_jobs.core.records import Inserted, NewJob, Wake
 from django_jobs.results import as_shown
 from django_jobs.store.insert import insert, insert_many
-from django_jobs.tasks import UNSET, JobTask, call_signature
+from django_jobs.tasks import UNSET, JobTask, call_signature, takes_by_name
 from django_jobs.waking import wake_after_commit
 
 CHUNK = 5_000
@@ -50,9 +51,13 @@ def prepare(task: JobTask, args: Sequence[Any], kwargs: Mapping[str, Any], limit
     """
     Return the row for one call of `task`.
 
-    Raises TypeError when the call doesn't fit the task's signature, and the errors of `core.arguments`,
+    An argument `about` that the task doesn't take is the object that the job is about, as of `using`. Raises
+    TypeError when the call doesn't fit the task's signature, and the errors of `core.arguments`,
     which are TypeErrors and ValueErrors naming the argument, when a value can't be stored.
     """
+    if ABOUT in kwargs and not takes_by_name(task.func, ABOUT):
+        task = task.using(about=kwargs[ABOUT])
+        kwargs = {name: value for name, value in kwargs.items() if name != ABOUT}
     try:
         call_signature(task.func, task.takes_context).bind(*args, **kwargs)
     except TypeError as error:

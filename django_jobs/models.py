@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 from django.db import connections, models, router
 from django.db.models import F, Q
+from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.about import ABOUT, about_in, key_of
 from django_jobs.conf import QUEUE_NAME_LENGTH, TASK_PATH_LENGTH
 from django_jobs.core.states import FINAL, Decision, Kind, State
 from django_jobs.fields import JSONText, Moment
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
     from django_jobs.operations import Operations
 
 FINISHED = sorted(state.value for state in FINAL)
+
+
+def named_object() -> KeyTextTransform:
+    """Return the expression for the text in meta that names the object of a job."""
+    return KeyTextTransform(ABOUT, "meta")
 
 
 class StateChoices(models.TextChoices):
@@ -87,6 +94,11 @@ class JobQuerySet(models.QuerySet["Job"]):
     def discard(self) -> int:
         """Delete jobs that aren't running, with their attempts, and tell the receivers of `job_deleted`."""
         return self.in_batches(lambda jobs, ids: jobs.discard(ids))
+
+    def about(self, instance: models.Model | str) -> JobQuerySet:
+        """Return the jobs about an object, or the one that a text such as "shop.order/17" names."""
+        key = instance if isinstance(instance, str) else key_of(instance)
+        return self.filter(meta__has_key=ABOUT).alias(key=named_object()).filter(key=key)
 
     def in_batches(self, act: Callable[[Operations, Sequence[int]], Sequence[int]], size: int = 1000) -> int:
         """Call `act(operations, ids)` for ever so many jobs, `size` at a time, in order of their ids."""
@@ -163,6 +175,8 @@ class Job(models.Model):
                 name="django_jobs_dead",
                 condition=Q(state__in=[State.FAILED.value, State.CANCELLED.value]),
             ),
+            # The jobs about an object, newest first: `about`, and store/control.py.
+            models.Index(named_object(), F("id"), name="django_jobs_about", condition=Q(meta__has_key=ABOUT)),
         ]
         constraints = [
             models.CheckConstraint(
@@ -186,6 +200,11 @@ class Job(models.Model):
     def counted_attempt(self) -> int:
         """Attempts that count against `max_attempts`, the running one included."""
         return self.attempt - self.uncounted
+
+    @property
+    def about(self) -> str | None:
+        """What names the object that the job is about, such as "shop.order/17"; `None` for none."""
+        return about_in(self.meta)
 
     @property
     def phase(self) -> str:

@@ -13,10 +13,12 @@ from functools import partial
 
 from django.conf import settings
 from django.db import connections, transaction
+from django.db.models import Model
 from django.dispatch import Signal
 from django.utils import timezone
 
 from django_jobs import conf, signals
+from django_jobs.about import key_of
 from django_jobs.backend import problem_of_queue
 from django_jobs.core.records import Wake
 from django_jobs.core.states import Wish
@@ -57,6 +59,19 @@ class Operations:
             cancelled, asked = control.cancel(cursor, ids, reason=reason, keep=conf.current().keep_failed)
             self.tell(signals.job_cancelled, cancelled)
         return cancelled + asked
+
+    def cancel_about(self, about: Model | str, *, reason: str = "") -> list[int]:
+        """
+        Cancel the waiting jobs about an object, or the one that a text such as "shop.order/17" names.
+
+        Those that run are left alone. Returns the ids of the others, for which `job_cancelled` is sent.
+        """
+        key = about if isinstance(about, str) else key_of(about)
+        with transaction.atomic(using=self.alias), connections[self.alias].cursor() as cursor:
+            keep = conf.current().keep_failed
+            cancelled = control.cancel_about(cursor, key, reason=reason or None, keep=keep)
+            self.tell(signals.job_cancelled, cancelled)
+        return cancelled
 
     def run_now(self, ids: Sequence[int]) -> list[int]:
         """Make jobs that wait for a later time due at once."""

@@ -22,6 +22,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from django_jobs import conf
+from django_jobs.about import ABOUT, key_for
 from django_jobs.core.backoff import Policy
 from django_jobs.framework import (
     DEFAULT_TASK_BACKEND_ALIAS,
@@ -30,11 +31,12 @@ from django_jobs.framework import (
     BaseTaskBackend,
     InvalidTask,
     Task,
-    TaskContext,
     task_backends,
 )
 
 if TYPE_CHECKING:
+    from django.db.models import Model
+
     from django_jobs.backend import JobsBackend
 
 registry: dict[str, JobTask] = {}
@@ -116,9 +118,12 @@ class JobTask(Task):  # type: ignore[type-arg]  # generic in the backport only
         backend: str | None = None,
         max_attempts: int | Unset | None = UNSET,
         meta: Mapping[str, Any] | None = None,
+        about: Model | None = None,
     ) -> JobTask:
         """
         Return a copy with other options; what isn't given stays. `meta` is added to what is there.
+
+        `about` is a saved object of any model, by which the job can be found; it is named in meta.
 
         Raises InvalidTask when a value isn't allowed.
         """
@@ -136,7 +141,11 @@ class JobTask(Task):  # type: ignore[type-arg]  # generic in the backport only
             changes["max_attempts"] = max_attempts
         if meta is not None:
             changes["meta"] = {**self.meta, **meta}
-        return replace(self, **changes)
+        changed = replace(self, **changes)
+        if about is None:
+            return changed
+        database = changed.jobs_backend().database if is_jobs_backend(changed.get_backend()) else None
+        return unchecked(changed, meta={**changed.meta, ABOUT: key_for(about, database)})
 
     def enqueue_many(self, calls: Iterable[Any], *, ids: bool = False) -> Any:
         """
@@ -198,39 +207,6 @@ def rebuild(path: str, changes: dict[str, Any]) -> JobTask:
     return unchecked(found, **changes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobContext(TaskContext):  # type: ignore[type-arg, misc]  # the stubs differ from Django here
-    """What a body with `takes_context=True` gets as its first argument."""
-
-    job_id: int
-    counted_attempt: int
-    deadline: datetime | None
-    """When the run times out, by the database's clock; `None` for never."""
-    cancel_asked: Callable[[], bool] = field(repr=False, compare=False)
-    meta: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def attempt(self) -> int:
-        """Number of this attempt, from 1: snoozes and runs that were handed back don't count."""
-        return self.counted_attempt
-
-    @property
-    def idempotency_key(self) -> str:
-        """
-        A text that is the same in every attempt of this job and in no other job.
-
-        For outside services that do a thing once for each key, and for unique rows of your own.
-        """
-        enqueued_at = self.task_result.enqueued_at
-        assert enqueued_at is not None
-        return f"{self.job_id}-{int(enqueued_at.timestamp() * 1_000_000)}"
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether someone asked for this job to be cancelled since it started. Costs no query."""
-        return self.cancel_asked()
-
-
 Decorator = Callable[[Callable[..., Any]], JobTask]
 
 
@@ -279,8 +255,8 @@ def task(
         from django_jobs.exceptions import suggestion
 
         name = sorted(unknown)[0]
-        if name == "run_after":
-            raise TypeError("run_after is given when a job is enqueued: task.using(run_after=…).enqueue(…)")
+        if name in ("run_after", "about"):
+            raise TypeError(f"{name} is given when a job is enqueued: task.using({name}=…).enqueue(…)")
         raise TypeError(f"@task has no option {name!r}.{suggestion(name, OPTIONS)}")
 
     def decorate(function: Callable[..., Any]) -> JobTask:
@@ -334,6 +310,14 @@ def call_signature(function: Callable[..., Any], takes_context: bool) -> Signatu
     if takes_context and parameters and parameters[0].kind is not Parameter.VAR_POSITIONAL:
         parameters = parameters[1:]
     return found.replace(parameters=parameters)
+
+
+def takes_by_name(function: Callable[..., Any], name: str) -> bool:
+    """Whether a call of `function` may name an argument so."""
+    return any(
+        kind is Parameter.VAR_KEYWORD or (found == name and kind is not Parameter.POSITIONAL_ONLY)
+        for found, kind in ((p.name, p.kind) for p in call_signature(function, False).parameters.values())
+    )
 
 
 def positional_names(path: str) -> list[str] | None:

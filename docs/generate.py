@@ -255,7 +255,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "queue": lambda: methods("serving.py", "Queue"),
     "operations": lambda: methods("operations.py", "Operations"),
     "task-methods": lambda: methods("tasks.py", "JobTask"),
-    "context": lambda: methods("tasks.py", "JobContext"),
+    "context": lambda: methods("context.py", "JobContext"),
     "runjobs": runjobs,
     "moves": moves,
 }

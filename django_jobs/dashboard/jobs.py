@@ -21,6 +21,7 @@ from django_jobs import conf
 from django_jobs.core.ids import id_of
 from django_jobs.core.states import State
 from django_jobs.dashboard import shown
+from django_jobs.dashboard.about import subject_of
 from django_jobs.dashboard.actions import ACTIONS, CANCEL, DELETE, RETRY, RUN, Action
 from django_jobs.dashboard.base import ReadOnlyPages, button
 from django_jobs.dashboard.changing import ChangingPages
@@ -286,6 +287,7 @@ class JobAdmin(ChangingPages, ReadOnlyPages):
             "timeline": timeline(instance, runs),
             "picture": picture(instance, runs),
             "explanation": self.explanation(instance),
+            "subject": subject_of(request, self.admin_site, instance),
             "changes_by_itself": instance.state in UNFINISHED,
             "arguments_hidden": not self.may(request, "view_arguments"),
         }

@@ -7,7 +7,8 @@ failed and cancelled jobs have an index in that order too. Everything else is lo
 - filters and searches without an index of their own, in the newest `REACH` jobs (or failed or cancelled
   jobs, when one of these states is chosen);
 - waiting jobs, in the next `COUNTED` of each queue and priority that are due, and that aren't yet;
-- running jobs are as few as there are slots, so all of them are seen.
+- running jobs are as few as there are slots, so all of them are seen;
+- all jobs about an object are seen: they have an index of their own, in the order of their ids.
 
 So the worst page reads some 100,000 index entries, and says so when it didn't see everything.
 """
@@ -78,6 +79,8 @@ class JobChangeList(ChangeList):
     def within_reach(self, found: QuerySet[Any]) -> QuerySet[Any]:
         """Narrow the list to what can be looked through in a moment."""
         state = self.params.get("state")
+        if self.params.get("about"):  # an index finds them, in this order
+            return found
         if state in WAITING:
             due, later = WAITING[state]
             params = waiting_params(due=due, later=later, queue_name=self.params.get("queue"))

@@ -1,5 +1,6 @@
 """
-Further filters of the list of jobs: worker, priority, exception, tag, and a value in arguments or meta.
+Further filters of the list of jobs: worker, priority, exception, tag, object, and a value in arguments or
+meta.
 
 What has no choices to click is written into a field. All look within the reach that `lists` sets.
 """
@@ -7,7 +8,7 @@ What has no choices to click is written into a field. All look within the reach 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from django.contrib.admin import ModelAdmin, SimpleListFilter
 from django.contrib.admin.views.main import ChangeList
@@ -20,7 +21,7 @@ from django.utils.translation import gettext_lazy as _
 from django_jobs import conf
 from django_jobs.core.ids import id_of
 from django_jobs.core.masking import is_sensitive
-from django_jobs.models import LIVE, Attempt, Worker
+from django_jobs.models import LIVE, Attempt, JobQuerySet, Worker
 from django_jobs.store import statistics, values
 from django_jobs.tasks import positional_names, registry
 
@@ -139,6 +140,19 @@ class TagFilter(WrittenFilter):
         return queryset.none() if "\0" in chosen else queryset.filter(meta__tags__contains=[chosen])
 
 
+class AboutFilter(WrittenFilter):
+    title = _("object")
+    parameter_name = "about"
+    help = _("The object that jobs are about: its model and its key, such as shop.order/17.")
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.value()
+        if not chosen:
+            return queryset
+        jobs = cast("JobQuerySet", queryset)
+        return jobs.none() if "\0" in chosen else jobs.about(chosen.strip())
+
+
 class ValueFilter(WrittenFilter):
     """Jobs with a value in their arguments or meta, for who may see those."""
 
@@ -194,5 +208,5 @@ def places_of(name: str) -> dict[str, int]:
     return {path: names.index(name) for path, names in found.items() if name in names}
 
 
-FURTHER_FILTERS = (WorkerFilter, PriorityFilter, ExceptionFilter, TagFilter, ValueFilter)
+FURTHER_FILTERS = (WorkerFilter, PriorityFilter, ExceptionFilter, TagFilter, AboutFilter, ValueFilter)
 FURTHER_NAMES = frozenset(str(found.parameter_name) for found in FURTHER_FILTERS)

@@ -36,6 +36,15 @@ CANCEL_WAITING = """
     SELECT id FROM job
 """
 
+# Index django_jobs_about.
+CANCEL_ABOUT = """
+    UPDATE django_jobs_job
+       SET state = 'CANCELLED', finished_at = clock_timestamp(), reason = %(reason)s,
+           expires_at = clock_timestamp() + %(keep)s::interval
+     WHERE meta ? 'about' AND meta ->> 'about' = %(about)s AND state IN ('READY', 'BLOCKED')
+ RETURNING id
+"""
+
 CANCEL_RUNNING = """
     UPDATE django_jobs_job
        SET cancel_requested_at = COALESCE(cancel_requested_at, clock_timestamp()),
@@ -143,6 +152,12 @@ def cancel(
     if left := without(left, asked):
         cancelled += [row[0] for row in run(cursor, (CANCEL_WAITING, waiting | {"ids": left}))]
     return cancelled, asked
+
+
+def cancel_about(cursor: Cursor, about: str, *, reason: str | None, keep: timedelta | None) -> list[int]:
+    """Cancel the waiting jobs about an object; return their ids."""
+    given = {"about": about, "reason": reason, "keep": interval(keep)}
+    return [row[0] for row in run(cursor, (CANCEL_ABOUT, given))]
 
 
 def without(ids: Sequence[int], done: Sequence[int]) -> list[int]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from django.db import transaction
 
+from django_jobs.context import JobContext
 from django_jobs.core import rich
 from django_jobs.core.arguments import UndecodableText, UnstorableType, UnstorableValue, decode, encode_value
 from django_jobs.core.backoff import Call, delay_of
@@ -35,7 +36,7 @@ from django_jobs.core.states import Kind
 from django_jobs.exceptions import Cancel, ClaimLost, Fail, JobTimeout, Retry, Snooze, UnknownTask, WorkerLost
 from django_jobs.framework import AnyResult, task_finished, task_started
 from django_jobs.results import as_shown, meta_of, of_claim
-from django_jobs.tasks import UNSET, JobContext, JobTask, backend_of, registry
+from django_jobs.tasks import UNSET, JobTask, backend_of, registry
 from django_jobs.telemetry import DONE_LEVEL, STARTED_LEVEL, is_heard, logger
 from django_jobs.worker.traces import storable, trace_of
 

@@ -1,9 +1,10 @@
-"""The shop's tables in the admin. Its jobs are under *Jobs*; their meta names order and customer."""
+"""The shop's tables in the admin. Its jobs are under *Jobs*; pages of orders and photos show their own."""
 
 from __future__ import annotations
 
 from django.contrib import admin
 
+from django_jobs.admin import JobsAboutMixin
 from example_project.shop.models import Line, Order, Paper, Partner, Payment, Photo
 
 
@@ -14,7 +15,7 @@ class LineInline(admin.TabularInline):  # type: ignore[type-arg]  # not subscrip
 
 
 @admin.register(Order)
-class OrderAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+class OrderAdmin(JobsAboutMixin, admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
     list_display = ["pk", "name", "size", "price", "state", "placed_at"]
     list_filter = ["size"]
     search_fields = ["name", "email"]
@@ -22,7 +23,7 @@ class OrderAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptab
 
 
 @admin.register(Photo)
-class PhotoAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+class PhotoAdmin(JobsAboutMixin, admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
     list_display = ["pk", "title", "thumbnail", "uploaded_at"]
     search_fields = ["title"]
     readonly_fields = ["thumbnail"]

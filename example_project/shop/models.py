@@ -7,6 +7,8 @@ from typing import Any
 from django.core.validators import MinValueValidator
 from django.db import models
 
+from django_jobs.about import cancel_jobs_on_delete
+
 
 class Size(models.TextChoices):
     """The sizes of paper that the shop prints on."""
@@ -48,8 +50,9 @@ class Paper(models.Model):
         return self.get_size_display()
 
 
+@cancel_jobs_on_delete
 class Order(models.Model):
-    """Prints that someone ordered. The times tell how far it has got."""
+    """Prints that someone ordered. The times tell how far it has got. Its waiting jobs go with it."""
 
     name = models.CharField(max_length=80)
     email = models.EmailField()

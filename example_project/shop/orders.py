@@ -19,5 +19,5 @@ def place(*, name: str, email: str, size: Size, copies: Mapping[Photo, int]) -> 
         Line.objects.bulk_create(
             Line(order=order, photo=photo, copies=count) for photo, count in copies.items()
         )
-        settle_order.using(meta=order.meta).enqueue(order.pk)
+        settle_order.using(about=order, meta=order.meta).enqueue(order.pk)
     return order

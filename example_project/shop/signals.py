@@ -15,4 +15,5 @@ from example_project.shop.tasks import make_thumbnail
 def enqueue_thumbnail(instance: Photo, created: bool, raw: bool = False, **kwargs: Any) -> None:
     """Enqueue the thumbnail in the transaction that saves the photo; `raw` is a fixture being loaded."""
     if created and not raw:
-        make_thumbnail.using(meta={"photo": instance.pk, "title": instance.title}).enqueue(instance.pk)
+        meta = {"photo": instance.pk, "title": instance.title}
+        make_thumbnail.using(about=instance, meta=meta).enqueue(instance.pk)

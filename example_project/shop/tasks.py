@@ -93,10 +93,11 @@ def settle_order(order_id: int) -> None:
     order.settled_at = timezone.now()
     order.save(update_fields=["settled_at"])
 
-    send_receipt.using(meta=order.meta).enqueue(order.pk)
-    print_order.using(meta=order.meta).enqueue(order.pk)
+    send_receipt.using(about=order, meta=order.meta).enqueue(order.pk)
+    print_order.using(about=order, meta=order.meta).enqueue(order.pk)
     partners = Partner.objects.filter(is_active=True).values_list("pk", flat=True)
-    tell_partner.using(meta=order.meta).enqueue_many((order.pk, partner) for partner in partners)
+    telling = tell_partner.using(about=order, meta=order.meta)
+    telling.enqueue_many((order.pk, partner) for partner in partners)
 
 
 @task(

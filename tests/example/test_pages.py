@@ -41,7 +41,7 @@ class TestPhotos:
 
         job, photo = Job.objects.get(), Photo.objects.get()
         assert (job.task_path, job.args) == (make_thumbnail.module_path, [photo.pk])
-        assert job.meta == {"photo": photo.pk, "title": "Cat"}
+        assert job.meta == {"photo": photo.pk, "title": "Cat", "about": f"shop.photo/{photo.pk}"}
 
     def test_a_photo_that_is_saved_again_gets_no_second_thumbnail(self, photo):
         photo.title = "Dog"
@@ -96,7 +96,8 @@ class TestOrders:
         assert order.price_cents == 3 * 29
         job = Job.objects.get(task_path=settle_order.module_path)
         assert job.args == [order.pk]
-        assert job.meta == {"order": order.pk, "ordered_by": "Ada"}
+        about = f"shop.order/{order.pk}"
+        assert job.meta == {"order": order.pk, "ordered_by": "Ada", "about": about}
 
     def test_an_order_that_is_rolled_back_leaves_no_job(self, photo):
         before = Job.objects.count()

@@ -132,7 +132,8 @@ class TestSettling:
             print_order.module_path,
             tell_partner.module_path,
         ]
-        assert all(job.meta == {"order": order.pk, "ordered_by": "Ada"} for job in jobs)
+        about = f"shop.order/{order.pk}"
+        assert all(job.meta == {"order": order.pk, "ordered_by": "Ada", "about": about} for job in jobs)
 
     def test_without_paper_it_waits_and_takes_nothing(self, order):
         Paper.objects.filter(size=Size.POSTER).update(sheets=1)

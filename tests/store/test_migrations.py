@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import psycopg
 import pytest
 from django.core.management import call_command
@@ -26,19 +28,56 @@ def first_version(transactional_db):
     call_command("migrate", "django_jobs", verbosity=0)
 
 
-def test_they_wait_for_nobody_who_enqueues_or_claims_and_nobody_waits_for_them_130(first_version):
+def migrate():
+    """Make all tables as they are now, on a connection of this thread's own."""
+    try:
+        call_command("migrate", "django_jobs", verbosity=0)
+    finally:
+        connection.close()
+
+
+def waits():
+    """Whether some session waits for another to end its transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return cursor.fetchone() != (0,)
+
+
+def test_nobody_who_enqueues_or_claims_waits_for_them_130(first_version):
     """
     A lock that one of them needed on the table of jobs, for a rewrite, a scan or just a moment, would have to
-    wait for the transaction that is open here, and all that enqueue and claim would wait behind it.
+    wait for the transaction that is open here, and all that enqueue and claim would wait behind it. Only an
+    index may wait for it: its lock is one that is in the way of neither.
     """
     jobs.ok.enqueue()
-    with psycopg.connect(**address()) as busy:
+    with psycopg.connect(**address()) as busy, ThreadPoolExecutor(1) as pool:
         busy.execute(f"INSERT INTO django_jobs_job ({COLUMNS}) SELECT {COLUMNS} FROM django_jobs_job")
         busy.execute("UPDATE django_jobs_job SET state = 'RUNNING', attempt = 1, worker = 1")
-        with connection.cursor() as cursor:
-            cursor.execute("SET lock_timeout = '300ms'")
+        migrating = pool.submit(migrate)
+        try:
+            waited = False
+            while not waited and not migrating.done():
+                waited = waits()
+                with connection.cursor() as cursor:
+                    cursor.execute("SET lock_timeout = '300ms'")
+                new = jobs.ok.enqueue()
+                Job.objects.filter(pk=new.id).update(state="RUNNING", attempt=1, worker=1)
+        finally:
+            busy.commit()
+        migrating.result(30)
+    assert not Job.objects.exclude(state="RUNNING").exists()
 
-        call_command("migrate", "django_jobs", verbosity=0)
 
-        busy.commit()
-    assert Job.objects.filter(state="RUNNING").count() == 2
+def test_one_that_was_broken_off_can_be_made_again(first_version):
+    call_command("migrate", "django_jobs", "0005", verbosity=0)
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE INDEX django_jobs_about ON django_jobs_job (id)")
+
+    call_command("migrate", "django_jobs", verbosity=0)
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT indexdef FROM pg_indexes WHERE indexname = 'django_jobs_about'")
+        assert "meta ->> 'about'" in cursor.fetchone()[0]
