@@ -24,10 +24,13 @@ from django_jobs.telemetry import logger
 
 def discover() -> None:
     """
-    Import the module `tasks` of every app, and take up what it defines.
+    Import the module `tasks` of every app, and take up what it defines, and this package's own task.
 
     Raises UnloadableTasks when one ends the process, and otherwise what importing them raises.
     """
+    from django_jobs import working_off  # not at import: it needs the models
+
+    working_off.register(registry)
     try:
         autodiscover_modules("tasks")
     except SystemExit as error:

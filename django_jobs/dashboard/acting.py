@@ -24,8 +24,8 @@ from django_jobs.dashboard.shown import grouped
 from django_jobs.models import Job, StateChoices
 from django_jobs.operations import Operations
 
-MOST = 100_000
-"""Jobs that one request acts on; it says when there are more."""
+MOST = 10_000
+"""Jobs that one request acts on; more are done by a job of their own, see `bulk_asking`."""
 
 BATCH = 1_000
 """Jobs of one transaction."""

@@ -6,7 +6,7 @@ What the admin may do to jobs: four actions, each with its permission, the jobs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs.core.states import RETRYABLE, State
 from django_jobs.dashboard.shown import grouped
-from django_jobs.operations import Operations
+from django_jobs.working_off import ACTS, Act
 
 WAITING = (State.READY.value, State.BLOCKED.value)
 
@@ -64,7 +64,6 @@ class Action:
     """The states of jobs that it changes."""
     only: Q = field(default_factory=Q)
     """Which of those it changes; the others it leaves."""
-    act: Callable[[Operations, Sequence[int], Mapping[str, Any]], list[int]]
     form: type[forms.Form] = NoChoice
     title: Any
     button: Any = ""
@@ -85,25 +84,14 @@ class Action:
         return f"{self.name}_job"
 
     @property
+    def act(self) -> Act:
+        """What does it, batch by batch."""
+        return ACTS[self.name]
+
+    @property
     def applies(self) -> Q:
         """The jobs that it changes; it is asked again when the change is made."""
         return Q(state__in=self.states) & self.only
-
-
-def retry(operations: Operations, ids: Sequence[int], choice: Mapping[str, Any]) -> list[int]:
-    return operations.retry(ids, reset_attempts=choice.get("attempts") != "one")
-
-
-def cancel(operations: Operations, ids: Sequence[int], choice: Mapping[str, Any]) -> list[int]:
-    return operations.cancel(ids, reason=choice.get("reason", ""))
-
-
-def run_now(operations: Operations, ids: Sequence[int], choice: Mapping[str, Any]) -> list[int]:
-    return operations.run_now(ids)
-
-
-def discard(operations: Operations, ids: Sequence[int], choice: Mapping[str, Any]) -> list[int]:
-    return operations.discard(ids)
 
 
 def cancel_log(choice: Mapping[str, Any]) -> str:
@@ -114,7 +102,6 @@ def cancel_log(choice: Mapping[str, Any]) -> str:
 RETRY = Action(
     name="retry",
     states={state.value for state in RETRYABLE},
-    act=retry,
     form=RetryChoice,
     title=_("Retry"),
     selected=_("Retry selected jobs"),
@@ -133,7 +120,6 @@ RETRY = Action(
 CANCEL = Action(
     name="cancel",
     states={*WAITING, State.RUNNING.value},
-    act=cancel,
     form=ReasonChoice,
     title=_("Cancel"),
     button=_("Cancel job"),
@@ -151,7 +137,6 @@ RUN = Action(
     name="run",
     states={State.READY.value},
     only=Q(run_after__gt=Now()),
-    act=run_now,
     title=_("Run now"),
     selected=_("Run selected jobs now"),
     consequence=ngettext_lazy(
@@ -165,7 +150,6 @@ RUN = Action(
 DELETE = Action(
     name="delete",
     states={state.value for state in State} - {State.RUNNING.value},
-    act=discard,
     title=_("Delete"),
     selected=_("Delete selected jobs"),
     consequence=ngettext_lazy(

@@ -22,6 +22,7 @@ from django.utils.translation import gettext
 
 from django_jobs.dashboard.acting import MOST, carry_out
 from django_jobs.dashboard.actions import Action, counted
+from django_jobs.dashboard.bulk_asking import Bulk, Offer, ask_for_bulk, bulk_form, offered
 from django_jobs.dashboard.shown import cut, grouped, state_badge
 from django_jobs.models import Job, StateChoices
 
@@ -87,16 +88,24 @@ def confirm(
     trail: Sequence[Crumb],
     hidden: Sequence[tuple[str, str]] = (),
     ids: Sequence[int] | None = None,
+    bulk: Bulk | None = None,
 ) -> HttpResponse:
     """
     Ask whether `action` shall be done to `jobs`, or do it when the request is the answer.
 
-    `ids` are those of a choice made one by one, so that also what has gone since can be told. Raises
-    PermissionDenied.
+    `ids` are those of a choice made one by one, so that also what has gone since can be told. `bulk` is what
+    a job of its own would need; without it there will be none. Raises PermissionDenied.
     """
     page.require(request, action.permission)
-    form = action.form(request.POST if answered else None)
-    if answered and form.is_valid():
+    form = (action.form if bulk is None else bulk_form(action))(request.POST if answered else None)
+    is_given = answered and form.is_valid()
+    offer: Offer | None = None
+    if bulk is not None or not is_given:
+        will, wont = forecast(action, jobs)
+        offer = None if bulk is None else offered(action, bulk, will + sum(wont.values()), will)
+    if is_given:
+        if bulk and offer and (offer.is_only_way or form.cleaned_data.get("how") == "job"):
+            return ask_for_bulk(page, request, action, bulk, offer, form.cleaned_data, matching)
         wanted = list(ids) if ids is not None else list(jobs.values_list("pk", flat=True)[: MOST + 1])
         report = carry_out(
             action,
@@ -110,19 +119,22 @@ def confirm(
         level = messages.WARNING if report.skipped or report.left or not report.done else messages.SUCCESS
         page.tell(request, report.text(action), level)
         return HttpResponseRedirect(back)
-    will, wont = forecast(action, jobs)
+    if offer is not None:
+        offer.fit(form)
+    elif bulk is not None:
+        form = action.form()
     return ask(
         page,
         request,
         Question(
             title=str(action.title),
-            says=sentences(action, will, wont, "" if ids is not None else matching),
+            says=sentences(action, will, wont, "" if ids is not None else matching, offer),
             button=str(action.button or action.title),
             form=form,
-            possible=will > 0,
+            possible=will > 0 or offer is not None,
             dangerous=action.dangerous,
             examples=examples(page, jobs.filter(action.applies)) if will else (),
-            more=max(0, will - EXAMPLES),
+            more=max(0, (will if offer is None else offer.total) - EXAMPLES) if will else 0,
             hidden=hidden,
             back=back,
             trail=trail,
@@ -141,9 +153,13 @@ def forecast(action: Action, jobs: QuerySet[Job]) -> tuple[int, Counter[str]]:
     )
 
 
-def sentences(action: Action, will: int, wont: Counter[str], filters: str) -> list[str]:
+def sentences(
+    action: Action, will: int, wont: Counter[str], filters: str, offer: Offer | None = None
+) -> list[str]:
     """Return what will happen in words."""
     says = [gettext("Jobs that match: %(filters)s.") % {"filters": filters}] if filters else []
+    if offer is not None and offer.is_only_way:
+        return [*says, *offer.says(action)]
     if will > MOST:
         says.append(
             gettext("More than %(most)s jobs match; so many are taken at a time.") % {"most": grouped(MOST)}
@@ -154,7 +170,7 @@ def sentences(action: Action, will: int, wont: Counter[str], filters: str) -> li
             f"{grouped(number)} {StateChoices(state).label}" for state, number in sorted(wont.items())
         )
         says.append(gettext("Left as they are: %(each)s.") % {"each": each})
-    return says
+    return says if offer is None else [*says, *offer.says(action)]
 
 
 def examples(page: ReadOnlyPages, jobs: QuerySet[Job]) -> list[dict[str, Any]]:

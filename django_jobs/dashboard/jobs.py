@@ -24,6 +24,7 @@ from django_jobs.dashboard import shown
 from django_jobs.dashboard.about import subject_of
 from django_jobs.dashboard.actions import ACTIONS, CANCEL, DELETE, RETRY, RUN, Action
 from django_jobs.dashboard.base import ReadOnlyPages, button
+from django_jobs.dashboard.bulk_asking import Bulk, bulk_of
 from django_jobs.dashboard.changing import ChangingPages
 from django_jobs.dashboard.confirming import Crumb, confirm
 from django_jobs.dashboard.explaining import Explanation, explain
@@ -119,15 +120,17 @@ class JobAdmin(ChangingPages, ReadOnlyPages):
         filters["state"] = "failed"
         request.GET = filters  # type: ignore[assignment]
         back = f"{self.address('django_jobs_job_changelist')}?{filters.urlencode()}"
+        listed = self.get_changelist_instance(request)
         return confirm(
             self,
             request,
             RETRY,
-            self.get_changelist_instance(request).queryset,
+            listed.queryset,
             answered=request.method == "POST",
             matching=described(request),
             back=back,
             trail=[*self.trail(request)[:-1], Crumb(capfirst(self.opts.verbose_name_plural), back)],
+            bulk=bulk_of(request, listed),
         )
 
     def confirm_one(self, request: HttpRequest, pk: int, action: Action) -> HttpResponse:
@@ -163,9 +166,11 @@ class JobAdmin(ChangingPages, ReadOnlyPages):
         self.require(request, action.permission)
         hidden = [("action", f"{action.name}_jobs")]
         ids: list[int] | None = None
+        bulk_wanted: Bulk | None = None
         if request.POST.get("select_across") == "1":
             matching = described(request) or gettext("all jobs")
             hidden += [("select_across", "1"), (ACTION_CHECKBOX_NAME, "0")]
+            bulk_wanted = bulk_of(request, self.get_changelist_instance(request))
         else:
             # By their ids alone: one that has left the filter since is skipped with its state, not forgotten.
             chosen = map(id_of, request.POST.getlist(ACTION_CHECKBOX_NAME))
@@ -185,6 +190,7 @@ class JobAdmin(ChangingPages, ReadOnlyPages):
             trail=self.trail(request),
             hidden=hidden,
             ids=ids,
+            bulk=bulk_wanted,
         )
 
     # Permissions, by the names that Django's menu of actions asks for. `has_delete_permission` stays False:

@@ -72,8 +72,11 @@ class JobChangeList(ChangeList):
         """No other order has an index, so none can be asked for."""
         return ["-pk"]
 
+    everything: QuerySet[Any] | None = None
+    """What the filters leave, also beyond reach: nothing to be looked through in a moment."""
+
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
-        found = super().get_queryset(request, exclude_parameters)
+        self.everything = found = super().get_queryset(request, exclude_parameters)
         return self.within_reach(found).defer(*HEAVY)
 
     def within_reach(self, found: QuerySet[Any]) -> QuerySet[Any]:

@@ -48,6 +48,11 @@ def state_badge(job: Job) -> SafeString:
     return shown
 
 
+def link(url: str, text: str) -> SafeString:
+    """Return a link."""
+    return format_html('<a href="{}">{}</a>', url, text)
+
+
 def path(text: str) -> SafeString:
     """Return a dotted path, which may break after its dots and underlines rather than inside of a word."""
     parts = format_html_join("", "{}<wbr>", ((part,) for part in PATH_PART.findall(text)))

@@ -6,12 +6,13 @@ from django.contrib.admin import AdminSite
 from django.db.models import Model
 
 from django_jobs.dashboard.base import ReadOnlyPages
+from django_jobs.dashboard.bulk_actions import BulkActionAdmin
 from django_jobs.dashboard.jobs import JobAdmin
 from django_jobs.dashboard.overview import OverviewAdmin
 from django_jobs.dashboard.queues import QueueAdmin
 from django_jobs.dashboard.tasks import TaskAdmin
 from django_jobs.dashboard.workers import WorkerAdmin
-from django_jobs.models import Job, KnownTask, Overview, Queue, Worker
+from django_jobs.models import BulkAction, Job, KnownTask, Overview, Queue, Worker
 
 PAGES: dict[type[Model], type[ReadOnlyPages]] = {
     Overview: OverviewAdmin,
@@ -19,6 +20,7 @@ PAGES: dict[type[Model], type[ReadOnlyPages]] = {
     Queue: QueueAdmin,
     KnownTask: TaskAdmin,
     Worker: WorkerAdmin,
+    BulkAction: BulkActionAdmin,
 }
 
 

@@ -29,6 +29,7 @@ from django_jobs.dashboard.pace import lengths
 from django_jobs.models import Job
 from django_jobs.store.statistics import PERIODS, Tally, kinds, together
 from django_jobs.tasks import UNSET, JobTask, is_jobs_backend, registry
+from django_jobs.working_off import OwnTask
 
 
 class TaskAdmin(ReadOnlyPages):
@@ -131,8 +132,12 @@ class TaskAdmin(ReadOnlyPages):
 
 
 def ours() -> dict[str, JobTask]:
-    """Return the known tasks whose jobs are kept in these tables."""
-    return {name: task for name, task in registry.items() if is_jobs_backend(task.get_backend())}
+    """Return the known tasks of the project's whose jobs are kept in these tables."""
+    return {
+        name: task
+        for name, task in registry.items()
+        if is_jobs_backend(task.get_backend()) and not isinstance(task, OwnTask)
+    }
 
 
 def unset(value: Any) -> bool:

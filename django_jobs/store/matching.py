@@ -23,7 +23,7 @@ NEWEST = "SELECT COALESCE(max(id), 0) FROM django_jobs_job"
 
 LABELLED = """
     SELECT job.id, job.queue_name, job.task_path, job.run_after, job.enqueued_at, job.finished_at,
-           job.expires_at, job.reason,
+           job.expires_at, job.reason, job.worker, job.priority, job.meta,
            CASE WHEN job.state <> 'READY' THEN lower(job.state)
                 WHEN job.run_after <= clock_timestamp() THEN 'ready'
                 WHEN job.attempt > job.uncounted THEN 'retrying'
@@ -45,6 +45,16 @@ MATCHING = """
        AND (%(before)s::timestamptz IS NULL
             OR COALESCE(job.finished_at, job.enqueued_at) < %(before)s::timestamptz)
        AND (NOT %(expired)s OR job.expires_at <= clock_timestamp())
+       AND (%(enqueued_since)s::timestamptz IS NULL OR job.enqueued_at >= %(enqueued_since)s::timestamptz)
+       AND (%(prefix)s::text IS NULL OR starts_with(job.task_path, %(prefix)s::text))
+       AND (%(not_of)s::text IS NULL OR job.task_path <> %(not_of)s::text)
+       AND (%(worker)s::bigint IS NULL OR job.worker = %(worker)s::bigint)
+       AND (%(least)s::int IS NULL OR job.priority >= %(least)s::int)
+       AND (%(most)s::int IS NULL OR job.priority <= %(most)s::int)
+       AND (%(tag)s::text IS NULL OR job.meta -> 'tags' @> jsonb_build_array(%(tag)s::text))
+       AND (%(exception)s::text IS NULL
+            OR EXISTS (SELECT FROM django_jobs_attempt AS attempt   -- django_jobs_attempt_number
+                        WHERE attempt.job_id = job.id AND attempt.exception_class = %(exception)s::text))
      ORDER BY job.id
 """
 
@@ -98,12 +108,26 @@ class Filter:
     queues: Sequence[str] | None = None
     tasks: Sequence[str] | None = None
     """Dotted paths; one that ends in `*` stands for all that begin like it."""
-    since: datetime | None = None
+    since: datetime | str | None = None
     """Finished then or later."""
-    before: datetime | None = None
+    before: datetime | str | None = None
     """Finished earlier or, when they haven't, enqueued earlier."""
     expired: bool = False
     """Only those that pruning would delete by itself."""
+    enqueued_since: datetime | str | None = None
+    """Enqueued then or later."""
+    prefix: str | None = None
+    """How the path of their task begins."""
+    not_of: str | None = None
+    """A task whose jobs are left out."""
+    worker: int | None = None
+    """The last worker that had them."""
+    least_priority: int | None = None
+    most_priority: int | None = None
+    tag: str | None = None
+    """A text in the list `tags` of their meta."""
+    exception: str | None = None
+    """The class of an exception that any of their runs raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,21 +155,44 @@ def pages(cursor: Cursor, wanted: Filter) -> Iterator[list[Match]]:
             chunk = list(wanted.ids[first : first + PAGE_ROWS])
             yield matches(cursor, (OF_IDS, parameters(wanted) | {"ids": chunk}))[1]
         return
-    states = {State(label.upper()) for label in wanted.labels if label.upper() in State.__members__}
-    if set(wanted.labels) <= {state.lower() for state in SHORT}:
-        for state in sorted(states):
-            yield from walk(cursor, wanted, OF_STATE, upto, state.value)
-    else:
-        yield from walk(cursor, wanted, OF_ALL, upto, "")
-
-
-def walk(cursor: Cursor, wanted: Filter, text: str, upto: int, state: str) -> Iterator[list[Match]]:
-    """Yield the matches of one walk along an index."""
-    after: int | None = 0
-    while after is not None and after < upto:
-        place = {"after": after, "upto": upto, "rows": PAGE_ROWS, "state": state}
-        after, found = matches(cursor, (text, parameters(wanted) | place))
+    place: Place | None = Place()
+    while place is not None:
+        place, found = look(cursor, wanted, place, upto)
         yield found
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a walk has come: in which of its parts, and the last id that was looked at there."""
+
+    part: int = 0
+    after: int = 0
+
+
+def parts(wanted: Filter) -> list[tuple[str, str]]:
+    """Return the statements of a walk, each with the state that it follows, if it is one."""
+    if set(wanted.labels) <= {state.lower() for state in SHORT}:
+        return [(OF_STATE, label.upper()) for label in sorted(set(wanted.labels))]
+    return [(OF_ALL, "")]
+
+
+def look(
+    cursor: Cursor, wanted: Filter, place: Place, upto: int, rows: int | None = None
+) -> tuple[Place | None, list[Match]]:
+    """
+    Look at the next rows of a walk that ends with the id `upto`, and return what of them matched.
+
+    Also returns the place where it goes on, `None` at the end of all.
+    """
+    walk = parts(wanted)
+    if place.part >= len(walk):
+        return None, []
+    text, state = walk[place.part]
+    params = {"after": place.after, "upto": upto, "rows": rows or PAGE_ROWS, "state": state}
+    after, found = matches(cursor, (text, parameters(wanted) | params))
+    if after is not None and after < upto:
+        return Place(place.part, after), found
+    return (Place(place.part + 1) if place.part + 1 < len(walk) else None), found
 
 
 def matches(cursor: Cursor, statement: Statement) -> tuple[int | None, list[Match]]:
@@ -165,4 +212,12 @@ def parameters(wanted: Filter) -> dict[str, object]:
         "since": wanted.since,
         "before": wanted.before,
         "expired": wanted.expired,
+        "enqueued_since": wanted.enqueued_since,
+        "prefix": wanted.prefix,
+        "not_of": wanted.not_of,
+        "worker": wanted.worker,
+        "least": wanted.least_priority,
+        "most": wanted.most_priority,
+        "tag": wanted.tag,
+        "exception": wanted.exception,
     }

@@ -33,6 +33,12 @@ WORKERS = """
      ORDER BY id LIMIT %(most)s
 """
 
+KNOWING = """
+    SELECT id FROM django_jobs_worker
+     WHERE state IN ('RUNNING', 'STOPPING') AND tasks ? %(path)s
+     ORDER BY id LIMIT %(most)s
+"""
+
 # Index django_jobs_running.
 RUNNING = """
     SELECT id, queue_name, task_path, worker, attempt - uncounted, cancel_requested_at IS NOT NULL,
@@ -148,6 +154,11 @@ def live_workers(cursor: Cursor) -> list[LiveWorker]:
         shown = (names_or_all(queues), names_in(excluded), *row[7:-1], texts_by_name(versions))
         found.append(LiveWorker(*(*row[:5], *shown)))
     return found
+
+
+def workers_that_know(cursor: Cursor, task_path: str) -> list[int]:
+    """Return the ids of the workers that say they live and know this task."""
+    return [row[0] for row in run(cursor, (KNOWING, {"path": task_path, "most": MOST}))]
 
 
 def running_jobs(cursor: Cursor, queues: Collection[str] | None = None) -> list[RunningJob]:

@@ -74,6 +74,7 @@ class TestSites:
         register(site)
 
         assert {model.__name__ for model in site._registry} == {
+            "BulkAction",
             "Job",
             "KnownTask",
             "Overview",

@@ -20,7 +20,10 @@ from tests.scenarios.harness import CHECKOUT, Process, Processes
 from tests.scenarios.proxy import Proxy
 from tests.scenarios.servers import OwnServer
 
-TABLES = "django_jobs_job, django_jobs_attempt, django_jobs_worker, django_jobs_queue, scenario_mark"
+TABLES = (
+    "django_jobs_job, django_jobs_attempt, django_jobs_worker, django_jobs_queue, django_jobs_bulkaction, "
+    "scenario_mark"
+)
 
 
 @pytest.fixture(scope="session")
