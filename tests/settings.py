@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import secrets
 
+import django
+
 from example_project import database, embedded
 from example_project.settings import *  # noqa: F403  (all of its settings, but for those below)
 
@@ -18,5 +20,15 @@ DEBUG = False
 if not os.environ.get("DATABASE_URL"):
     run = os.environ.setdefault("DJANGO_JOBS_TEST_RUN", secrets.token_hex(3))
     DATABASES = {"default": database.from_server(embedded.for_tests(run))}
+
+# No page may need a script or a style that stands within it, or that comes from elsewhere.
+if django.VERSION >= (6, 0):
+    MIDDLEWARE = ["django.middleware.csp.ContentSecurityPolicyMiddleware", *MIDDLEWARE]  # noqa: F405
+    SECURE_CSP = {
+        "default-src": ["'self'"],
+        "base-uri": ["'none'"],
+        "form-action": ["'self'"],
+        "frame-ancestors": ["'none'"],
+    }
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

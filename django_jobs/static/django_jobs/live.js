@@ -5,6 +5,8 @@
  */
 "use strict";
 
+const ARRANGED = [["details", ["open"]], [".dj-scroll, .results, pre", ["scrollLeft", "scrollTop"]]];
+
 document.addEventListener("DOMContentLoaded", () => {
     const control = document.querySelector("form[data-dj-live]");
     if (control === null) {
@@ -32,13 +34,38 @@ document.addEventListener("DOMContentLoaded", () => {
         }
     }
 
-    /* Where the keyboard was, in words that still mean something after the part was replaced. */
+    /* Where the keyboard is, as a way to find that place after the part was replaced. */
     function place() {
         const focused = document.activeElement;
         if (!part.contains(focused)) {
-            return null;
+            return () => null;
         }
-        return focused.id ? `#${CSS.escape(focused.id)}` : `a[href="${CSS.escape(focused.getAttribute("href") || "")}"]`;
+        if (focused.id) {
+            return () => part.querySelector(`#${CSS.escape(focused.id)}`);
+        }
+        if (focused.href) {
+            return () => [...part.querySelectorAll("a")].find((link) => link.href === focused.href);
+        }
+        const kind = focused.localName;
+        const number = [...part.querySelectorAll(kind)].indexOf(focused);
+        return () => part.querySelectorAll(kind)[number];
+    }
+
+    /* What its reader has done to the part: folds opened, tables and texts scrolled. */
+    function arranged() {
+        return ARRANGED.map(([kind, names]) =>
+            [...part.querySelectorAll(kind)].map((one) => names.map((name) => one[name])));
+    }
+
+    function arrange(before) {
+        ARRANGED.forEach(([kind, names], place) => {
+            const fresh = [...part.querySelectorAll(kind)];
+            if (fresh.length === before[place].length) {
+                fresh.forEach((one, number) => {
+                    names.forEach((name, which) => { one[name] = before[place][number][which]; });
+                });
+            }
+        });
     }
 
     async function refresh() {
@@ -63,15 +90,10 @@ document.addEventListener("DOMContentLoaded", () => {
             return; // someone is copying
         }
         const focused = place();
-        const folds = [...part.querySelectorAll("details")].map((details) => details.open);
+        const before = arranged();
         part.replaceChildren(...fresh.childNodes);
-        const fresher = [...part.querySelectorAll("details")];
-        if (folds.length === fresher.length) {
-            fresher.forEach((details, number) => { details.open = folds[number]; });
-        }
-        if (focused !== null) {
-            part.querySelector(focused)?.focus({preventScroll: true});
-        }
+        arrange(before);
+        focused()?.focus({preventScroll: true});
     }
 
     function plan() {

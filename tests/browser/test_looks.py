@@ -1,0 +1,101 @@
+"""
+Every page for everybody: on a phone, in the dark, from right to left, and with what axe-core looks for:
+names, roles, contrast, order. axe-core comes from npm (`npm pack`), or from the file that AXE names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.browser.driving import REQUIRED, in_browser
+
+pytestmark = in_browser
+
+VERSION = "4.10.3"
+
+# Django's own parts aren't ours to mend: the header, and the search box, which has no visible label.
+SERIOUS = """async (rules) => {
+    const ours = {include: "#content", exclude: "#changelist-search"};
+    const only = rules ? {runOnly: rules} : {};
+    const found = await axe.run(ours, {resultTypes: ["violations"], ...only});
+    return found.violations.filter((rule) => ["serious", "critical"].includes(rule.impact)).map((rule) => [
+        rule.id, ...rule.nodes.map((node) => node.html.slice(0, 160)),
+    ]);
+}"""
+
+SETTLED = "() => Promise.allSettled(document.getAnimations().map((one) => one.finished))"
+"""Colours change gradually."""
+
+BRIGHT = """() => [...document.querySelectorAll("body, #content *")].filter((one) => {
+    const colours = getComputedStyle(one).backgroundColor.match(/[\\d.]+/g).map(Number);
+    return colours.length === 3 && Math.min(...colours) > 200;
+}).map((one) => one.outerHTML.slice(0, 80))"""
+"""What has a ground as bright as paper."""
+
+WIDER = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [
+    document.documentElement.scrollWidth,
+    ...[...document.querySelectorAll("body *")]
+        .map((one) => [one.getBoundingClientRect(), one])
+        .filter(([box]) => box.right > innerWidth || box.left < 0)
+        .map(([_, one]) => one.outerHTML.slice(0, 80)),
+]"""
+"""What makes a page wider than its window."""
+
+PHONE = {"width": 390, "height": 800}
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory) -> str:
+    """The text of axe-core."""
+    if os.environ.get("AXE"):
+        return Path(os.environ["AXE"]).read_text("utf-8")
+    folder = tmp_path_factory.mktemp("axe")
+    npm = shutil.which("npm")
+    if npm is None and not REQUIRED:
+        pytest.skip("there is no npm to get axe-core with")
+    done = subprocess.run(
+        [npm or "npm", "pack", f"axe-core@{VERSION}"],
+        cwd=folder,
+        capture_output=True,
+        timeout=120,
+        check=REQUIRED,
+    )
+    if done.returncode:
+        pytest.skip("npm could not get axe-core")
+    with tarfile.open(folder / f"axe-core-{VERSION}.tgz") as packed:
+        script = packed.extractfile("package/axe.min.js")
+        assert script is not None
+        return script.read().decode()
+
+
+def test_no_page_keeps_anybody_out(visit, ada, pages, axe, subtests):
+    page = visit(ada, reduced_motion="reduce")
+    for name, address in pages.items():
+        with subtests.test(name):
+            page.emulate_media(color_scheme="light")
+            page.goto(address)
+            page.evaluate(axe)
+            assert page.evaluate(SERIOUS) == []
+
+            page.emulate_media(color_scheme="dark")
+            page.evaluate(SETTLED)
+            assert page.evaluate(BRIGHT) == []
+            assert page.evaluate(SERIOUS, ["color-contrast"]) == []
+
+
+@pytest.mark.parametrize("language", ["de", "ar"])
+def test_no_page_is_wider_than_a_phone_in_either_direction(visit, ada, pages, subtests, language):
+    page = visit(ada, viewport=PHONE, locale=language)
+    for name, address in pages.items():
+        with subtests.test(name):
+            page.goto(address)
+
+            side = page.evaluate("getComputedStyle(document.querySelector('#content')).direction")
+            assert side == {"de": "ltr", "ar": "rtl"}[language]
+            assert page.evaluate(WIDER) == []
