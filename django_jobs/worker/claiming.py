@@ -42,6 +42,9 @@ HORIZON_SECONDS = 1.0
 NEXT_DUE_SECONDS = 0.005
 """How often due jobs are looked for while it isn't known when the next one is due."""
 
+GLANCE_SECONDS = 0.005
+"""How often all workers together look for jobs while a sender keeps silent, as far as slots are free."""
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -130,6 +133,10 @@ class Claiming:
         """When the first silence of a sender will be over."""
         self.silent_until = 0.0
         """When the last one will be."""
+        self.glance_at = 0.0
+        """When to look next at what comes untold until then."""
+        self.workers = 1
+        """Live workers, this one included; they share the looks at what comes untold."""
         self.turn = 0
         """Place in `queues` of the one that is claimed from first."""
         self.called: set[str] = set()
@@ -144,6 +151,7 @@ class Claiming:
         """Return the claims to make now, at most one for each kind with free slots."""
         self.pass_deadlines(now)
         if now < self.silent_until:  # jobs come that nobody tells of
+            self.glance_at = now + GLANCE_SECONDS * self.workers * self.jitter()
             for reach in self.reaches.values():
                 reach.hungry |= bool(reach.points)
         taken = Counter(in_flight)  # and what a claim of another kind may take in this very cycle
@@ -355,12 +363,16 @@ class Claiming:
             times.append(self.due_at)
         if self.look_again_at is not None:
             times.append(self.look_again_at)
-        times += [
-            reach.plain_not_before
+        roomy = [
+            reach
             for kind, reach in self.reaches.items()
-            if (reach.wants_plain or (reach.hungry and not reach.points))
-            and any(self.room(name, free[kind], in_flight) > 0 for name in self.queues)
+            if any(self.room(name, free[kind], in_flight) > 0 for name in self.queues)
         ]
+        times += [
+            reach.plain_not_before for reach in roomy if reach.wants_plain or (reach.hungry and not reach.points)
+        ]
+        if now < self.silent_until and any(reach.points for reach in roomy):
+            times.append(self.glance_at)
         return max(0.0, min(times) - now)
 
     def set_clock(self, database_time: datetime, now: float) -> None:

@@ -191,7 +191,7 @@ def heartbeat(duties: Duties, dispatcher: Dispatcher) -> float | None:
     dispatcher.claiming.set_clock(now, monotonic())
     if others and not dispatcher.others:  # no longer alone: from now on look for deaths often
         duties.hurry("rescue")
-    dispatcher.others = others
+    know_others(dispatcher, others)
     if wish in set(Wish):
         duties.on_asked(Asked(Wish(wish), all_processes, by))
     return None
@@ -248,7 +248,7 @@ def look_for_dead(duties: Duties, dispatcher: Dispatcher, dead_after: timedelta)
         duties.met, duties.suspects, duties.met_at = set(), set(), dispatcher.opened_at
     look = rescue.look(dispatcher.worker, lock_class=duties.settings.lock_class, dead_after=dead_after)
     peers = rescue.looked(ask(dispatcher, look))
-    dispatcher.others = len(peers)
+    know_others(dispatcher, len(peers))
     duties.met |= {peer.id for peer in peers if peer.locked}
     suspects = {peer.id for peer in peers if peer.lock_gone and (settled or peer.id in duties.met)}
     for peer in peers:

@@ -16,7 +16,14 @@ from django_jobs.models import Job
 from django_jobs.store import claim
 from django_jobs.store.claim import Place
 from django_jobs.store.cursor import run
-from django_jobs.worker.claiming import HORIZON_SECONDS, PLAIN_SHARE, SILENCE_MARGIN, Claiming, Served
+from django_jobs.worker.claiming import (
+    GLANCE_SECONDS,
+    HORIZON_SECONDS,
+    PLAIN_SHARE,
+    SILENCE_MARGIN,
+    Claiming,
+    Served,
+)
 from tests import jobs
 from tests.rows import WORKER, claimed_job
 
@@ -177,10 +184,34 @@ class TestWoken:
         [request] = requests(of, 1.0)
         of.took(request, [], 1.0, 0.0)
 
-        assert seconds_left(of, 1.0) == pytest.approx(0.5 + SILENCE_MARGIN)
+        assert seconds_left(of, 1.0, free=0) == pytest.approx(0.5 + SILENCE_MARGIN)
         [request] = requests(of, 1.6)
         assert request.plain
         assert of.is_survey_due(1.6)
+
+    @pytest.mark.parametrize("workers", [1, 3])
+    def test_while_one_keeps_silent_all_workers_together_glance_every_few_milliseconds(self, workers):
+        of = settled(claiming())
+        of.workers = workers
+        of.woken([wake()], 1.0, silence=0.5)
+        now, glances = 1.0, 0
+        while now < 1.5:
+            for request in requests(of, now):
+                of.took(request, [], now, 0.0)
+                glances += not request.plain
+            now += seconds_left(of, now)
+
+        assert glances == pytest.approx(0.5 / (workers * GLANCE_SECONDS), abs=2)
+
+    def test_after_a_silence_nothing_is_glanced_at(self):
+        of = settled(claiming())
+        of.woken([wake()], 1.0, silence=0.5)
+        for request in requests(of, 1.6):
+            of.took(request, [], 1.6, 0.0)
+        of.surveyed([], 1.6, 0.0)
+
+        assert requests(of, 1.7) == []
+        assert seconds_left(of, 1.7) > 1
 
     def test_by_many_that_keep_silent_looks_again_all_the_while_and_once_after(self):
         of = settled(claiming())
