@@ -171,16 +171,27 @@ class JobTask(Task):  # type: ignore[type-arg]  # generic in the backport only
             )
         return backend  # type: ignore[return-value]
 
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the body here. Django's own call asks the function each time what it is: 3 µs."""
+        return Task.call(self, *args, **kwargs) if self.is_async else self.func(*args, **kwargs)
+
+    async def acall(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the body on this event loop, or beside it if it isn't async."""
+        return await (self.func(*args, **kwargs) if self.is_async else Task.acall(self, *args, **kwargs))
+
     @property
     def is_async(self) -> bool:
         """Whether the body is a coroutine function."""
-        return iscoroutinefunction(self.func)
+        return is_coroutine_function(self.func)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (rebuild, (self.module_path, options_of(self)))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JobTask:
         return unchecked(self, meta=deepcopy(self.meta, memo))  # all else can't be changed
+
+
+is_coroutine_function = lru_cache(maxsize=4096)(iscoroutinefunction)
 
 
 def options_of(task: JobTask) -> dict[str, Any]:

@@ -32,6 +32,12 @@ from django_jobs.tasks import positional_names
 
 logger = logging.getLogger("django_jobs")
 
+FRAMEWORKS = {
+    "django.tasks.signals": logging.getLogger("django.tasks"),
+    "django_tasks.signals": logging.getLogger("django_tasks"),
+}
+"""What Django's own receivers log to, by their module."""
+
 STARTED_LEVEL, DONE_LEVEL, FAILED_LEVEL = logging.INFO, logging.INFO, logging.ERROR
 """Levels at which Django's own receivers log a start, a success and a failure."""
 
@@ -47,10 +53,8 @@ def is_heard(signal: Signal, level: int) -> bool:
         return bool(signal.receivers)
     receiver = signal.receivers[0][1]
     function = receiver() if isinstance(receiver, ReferenceType) else receiver
-    module = getattr(function, "__module__", "")
-    if module not in {"django.tasks.signals", "django_tasks.signals"}:
-        return True
-    return logging.getLogger(module.partition(".signals")[0]).isEnabledFor(level)
+    framework = FRAMEWORKS.get(getattr(function, "__module__", ""))
+    return framework is None or framework.isEnabledFor(level)
 
 
 def fields(job: ClaimedJob) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """
 The values that cross a layer or a thread: what is enqueued, what is claimed, what a run came to.
 
-Everything here is a small frozen dataclass. `Outcome` is a closed union: `match` on it, so that a new
-case shows every place that must answer it.
+Everything here is a small dataclass that nobody changes. `Outcome` is a closed union: `match` on it, so that
+a new case shows every place that must answer it. The two that are made for each run aren't frozen, since
+Python takes 7 µs to make a frozen one of 14 fields, and half a microsecond to make the other.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Inserted:
     run_after: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ClaimedJob:
     """One job as its worker gets it. Fields are in the order in which the claim returns its columns."""
 
@@ -134,7 +135,7 @@ class Released:
 Outcome = Completed | Retried | Failed | Snoozed | Cancelled | Released
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ended:
     """A run that ended: the job, its outcome, and the exception behind it for the signals' receivers."""
 

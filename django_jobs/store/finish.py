@@ -215,10 +215,11 @@ def run_parameters(worker: int, ended: Sequence[Ended]) -> dict[str, Any]:
 def complete_parameters(worker: int, ended: Sequence[Ended]) -> dict[str, Any]:
     """Return the parameters of `COMPLETE`; a column of nothing but NULLs is sent as one NULL."""
     values = [end.outcome.return_value for end in ended]  # type: ignore[union-attr]  # all are Completed
-    keeps = [interval(end.outcome.keep) for end in ended]  # type: ignore[union-attr]
+    keeps = [end.outcome.keep for end in ended]  # type: ignore[union-attr]
+    texts = {keep: "NULL" if keep is None else f'"{interval(keep)}"' for keep in set(keeps)}
     return run_parameters(worker, ended) | {
         "return_values": values if any(value is not None for value in values) else None,
-        "keeps": keeps,
+        "keeps": "{" + ",".join([texts[keep] for keep in keeps]) + "}",  # as in store.cursor.array
     }
 
 

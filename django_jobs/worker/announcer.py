@@ -24,7 +24,7 @@ from django_jobs.framework import TaskError, TaskResultStatus, task_finished
 from django_jobs.results import alias_of, returned, task_at
 from django_jobs.tasks import backend_of
 from django_jobs.telemetry import DONE_LEVEL, FAILED_LEVEL, is_heard, job_ended, logger
-from django_jobs.worker.connections import check_connections, leave_idle, tidy_connections
+from django_jobs.worker.connections import check_connections, keep_track, leave_idle, tidy_connections
 
 
 class Announcer:
@@ -48,6 +48,7 @@ class Announcer:
 
     def serve(self) -> None:
         """Announce until told to stop."""
+        keep_track()
         while True:
             if self.inbox.empty():
                 leave_idle()

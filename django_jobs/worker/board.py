@@ -20,7 +20,7 @@ import stat
 import struct
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -43,6 +43,8 @@ class Board:
 
     def __init__(self) -> None:
         self.memory: bytearray | mmap.mmap = bytearray(SIZE)
+        self.numbers = memoryview(self.memory).cast("q")
+        """The same, by place."""
         self.free = list(range(1, PLACES + 1))
         self.places: dict[int, int] = {}
         """Where the job of an id stands."""
@@ -54,15 +56,20 @@ class Board:
         """Enter a job, before its body begins."""
         with self.lock:
             place = self.places[job_id] = self.free.pop() if self.free else 0
-            struct.pack_into("q", self.memory, 8 * place, job_id)
+            self.numbers[place] = job_id
 
-    def forget(self, job_id: int) -> None:
-        """Strike out a job: its outcome is stored, or no longer ours to store."""
+    def forget(self, job_ids: Iterable[int]) -> None:
+        """Strike out jobs: their outcome is stored, or no longer ours to store."""
         with self.lock:
-            place = self.places.pop(job_id, 0)
-            if place:
-                struct.pack_into("q", self.memory, 8 * place, 0)
-                self.free.append(place)
+            for job_id in job_ids:
+                if place := self.places.pop(job_id, 0):
+                    self.numbers[place] = 0
+                    self.free.append(place)
+
+    def move_to(self, memory: bytearray | mmap.mmap) -> None:
+        """Go on in other memory, which holds the same."""
+        self.numbers.release()
+        self.memory, self.numbers = memory, memoryview(memory).cast("q")
 
     def publish(self, path: Path) -> None:
         """Have the board outlive this process, in a file. Where none can be made, all counts as begun."""
@@ -76,7 +83,7 @@ class Board:
             with self.lock:
                 shared = mmap.mmap(self.descriptor, SIZE)
                 shared[:] = bytes(self.memory)
-                self.memory = shared
+                self.move_to(shared)
         except OSError as error:
             logger.debug("no board of begun jobs in %s: %s", path, error)
             self.close()
@@ -85,7 +92,8 @@ class Board:
         """Remove the file; the board stays."""
         with self.lock:
             if isinstance(self.memory, mmap.mmap):
-                shared, self.memory = self.memory, bytearray(self.memory)
+                shared = self.memory
+                self.move_to(bytearray(shared))
                 shared.close()
             if self.path is not None:
                 self.path.unlink(missing_ok=True)

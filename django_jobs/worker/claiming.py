@@ -369,7 +369,9 @@ class Claiming:
             if any(self.room(name, free[kind], in_flight) > 0 for name in self.queues)
         ]
         times += [
-            reach.plain_not_before for reach in roomy if reach.wants_plain or (reach.hungry and not reach.points)
+            reach.plain_not_before
+            for reach in roomy
+            if reach.wants_plain or (reach.hungry and not reach.points)
         ]
         if now < self.silent_until and any(reach.points for reach in roomy):
             times.append(self.glance_at)

@@ -231,11 +231,11 @@ class Dispatcher:
 
         `written` are the rows that came back, by job: its id, and where that was decided there, its state.
         """
+        now = monotonic()
+        self.board.forget([end.job.id for end in ended])
         for job_id in [end.job.id for end in ended]:
-            end = self.ledger.leave(job_id)
-            self.board.forget(job_id)
-            now = monotonic()
-            self.moved_at[self.kind_of(end.job)] = now
+            end, kind = self.ledger.leave(job_id)
+            self.moved_at[kind] = now
             self.claiming.freed(end.job.queue_name)
             if end.stored or job_id in written:
                 end = self.ledger.conclude(end, written.get(job_id, (job_id,)))

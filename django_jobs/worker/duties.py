@@ -197,6 +197,12 @@ def heartbeat(duties: Duties, dispatcher: Dispatcher) -> float | None:
     return None
 
 
+def know_others(dispatcher: Dispatcher, count: int) -> None:
+    """Take in how many other workers live."""
+    dispatcher.others = count
+    dispatcher.claiming.workers = count + 1
+
+
 def greet(duties: Duties, dispatcher: Dispatcher) -> float | None:
     """
     Try whether notifications arrive, once the listener has a session; warn when they don't.

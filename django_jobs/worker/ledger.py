@@ -115,15 +115,15 @@ class Ledger:
         self.cancel_asked.discard(job_id)
         return kind
 
-    def leave(self, job_id: int) -> Ended:
-        """Strike out a run whose outcome is stored or no longer ours to store; return it."""
+    def leave(self, job_id: int) -> tuple[Ended, str]:
+        """Strike out a run whose outcome is stored or not ours to store; return it, and its kind of slot."""
         ended = self.ended.pop(job_id)
         kind = self.strike_out(job_id)
         if not isinstance(ended.outcome, Released):
             # Longer runs count for more, so that few jobs are claimed to wait behind them.
             difference = ended.seconds - self.average[kind]
             self.average[kind] += difference * (0.5 if difference > 0 else 0.05)
-        return ended
+        return ended, kind
 
     def conclude(self, ended: Ended, row: Sequence[Any]) -> Ended:
         """Count an outcome that is stored, and return it as it was stored; `row` is what came back."""
@@ -135,7 +135,7 @@ class Ledger:
 
     def free(self, leaving: Sequence[Ended]) -> dict[str, int]:
         """Return how many jobs may be claimed for each kind of slot, once `leaving` is stored."""
-        gone = Counter(self.kind_of(ended.job) for ended in leaving)
+        gone = Counter([self.kind_of(ended.job) for ended in leaving])
         return {
             kind: slots + self.ahead(kind) - (self.counts[kind] - gone[kind])
             for kind, slots in self.room.items()

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import lru_cache
 from threading import Event, Thread
 from time import monotonic
 from typing import Any
@@ -78,6 +79,7 @@ class Worker:
             is_cancelled=lambda job_id: job_id in self.dispatcher.ledger.cancel_asked,
             settle=self.settle,
         )
+        self.limit_of = lru_cache(maxsize=1024)(self.find_limit)
         self.board = Board()
         self.announcer = Announcer(self.alias)
         self.threads = ThreadSlots(
@@ -277,8 +279,12 @@ class Worker:
 
     def timeout_of(self, job: ClaimedJob) -> float | None:
         """Return the seconds that a run of `job` may take."""
-        task = registry.get(job.task_path)
-        limit = None if task is None else self.executor.timeout_of(task, job.queue_name)
+        return self.limit_of(job.task_path, job.queue_name)
+
+    def find_limit(self, task_path: str, queue_name: str) -> float | None:
+        """Return the seconds that a run of a task may take from a queue."""
+        task = registry.get(task_path)
+        limit = None if task is None else self.executor.timeout_of(task, queue_name)
         return None if limit is None else limit.total_seconds()
 
     def connect(self) -> psycopg.Connection[Any]:

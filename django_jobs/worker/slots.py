@@ -18,7 +18,7 @@ from django_jobs.core.records import ClaimedJob, Ended
 from django_jobs.exceptions import JobTimeout
 from django_jobs.telemetry import logger
 from django_jobs.worker.board import Board
-from django_jobs.worker.connections import check_connections, leave_idle, tidy_connections
+from django_jobs.worker.connections import check_connections, keep_track, leave_idle, tidy_connections
 from django_jobs.worker.executor import Executor
 
 IDLE_SECONDS = 1.0
@@ -55,6 +55,7 @@ class Slot:
     def serve(self) -> None:
         """Run jobs until told to stop."""
         self.ident = get_ident()
+        keep_track()
         inbox = self.slots.inbox
         while not self.abandoned:
             try:
@@ -93,6 +94,9 @@ class Slot:
 
     def settle(self, run: Run) -> None:
         """Say that the run is over, and take in a timeout that is still on its way to this thread."""
+        if run.deadline is None:
+            self.run = None
+            return
         while self.run is not None:
             try:
                 with self.lock:

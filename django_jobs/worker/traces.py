@@ -11,7 +11,9 @@ import traceback
 
 from django_jobs.core.records import Trace
 
-CALLERS = frozenset({"django_jobs.worker.executor", "django.tasks.base", "django_tasks.base"})
+CALLERS = frozenset(
+    {"django_jobs.worker.executor", "django_jobs.tasks", "django.tasks.base", "django_tasks.base"}
+)
 """Modules through which a body is called."""
 
 ATTEMPTS = 3

@@ -22,7 +22,7 @@ board.begin(1)
 board.publish(Path(sys.argv[1]))
 for job in (2, 3, 2**62):
     board.begin(job)
-board.forget(2)
+board.forget([2])
 if sys.argv[2:] and os.fork() == 0:
     board.path.with_name("child").write_text(str(os.getpid()))
     print("ready", flush=True)
@@ -93,7 +93,7 @@ def test_of_more_jobs_than_fit_nothing_is_sure(path):
     for job in range(1, PLACES + 2):
         mine.begin(job)
     for job in range(1, PLACES + 2):
-        mine.forget(job)
+        mine.forget([job])
     copy = path.with_name("copy.board")
     copy.write_bytes(path.read_bytes())
     mine.close()
@@ -105,7 +105,7 @@ def test_places_are_used_again(path):
     mine = Board()
     for job in range(1, 3 * PLACES):
         mine.begin(job)
-        mine.forget(job)
+        mine.forget([job])
     mine.begin(7)
 
     assert bytes(mine.memory).count(b"\7") == 1
@@ -138,7 +138,7 @@ def test_without_a_folder_to_write_in_the_worker_goes_on(tmp_path):
     mine = Board()
     mine.publish(tmp_path / "missing" / "django_jobs-1.board")
     mine.begin(1)
-    mine.forget(1)
+    mine.forget([1])
     mine.close()
 
 

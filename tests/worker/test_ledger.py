@@ -28,7 +28,7 @@ def jobs(count, **columns):
 
 def end(of, job, outcome=DONE, seconds=0.0):
     of.end(Ended(job, outcome, seconds=seconds))
-    return of.leave(job.id)
+    return of.leave(job.id)[0]
 
 
 def test_what_is_taken_takes_room():
