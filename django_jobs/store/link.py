@@ -11,7 +11,7 @@ others will use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -69,13 +69,24 @@ def connect(
     return connection
 
 
-def run_together(connection: psycopg.Connection[Any], statements: Sequence[Statement]) -> list[Rows]:
-    """Run `statements` in one round trip and one transaction, and return the rows of each."""
+def run_together(
+    connection: psycopg.Connection[Any],
+    statements: Sequence[Statement],
+    *,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> list[Rows]:
+    """
+    Run `statements` in one round trip and one transaction, and return the rows of each.
+
+    `meanwhile` is called while the server is at several of them, before one. It must not raise.
+    """
     if len(statements) == 1:
+        meanwhile()
         return [connection.execute(*statements[0]).fetchall()]
     try:
         with connection.pipeline():
             cursors = [connection.execute(*statement) for statement in statements]
+            meanwhile()
     except psycopg.Error:
         forget_prepared(connection)
         raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import select
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from threading import current_thread, local, main_thread
 from time import monotonic
 from typing import Any
@@ -199,9 +199,9 @@ def note_bridged(sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) ->
 connection_created.connect(note_bridged, dispatch_uid="django_jobs.worker.connections.note_bridged")
 
 
-async def check_bridged_connections() -> None:
+def check_bridged_connections() -> Awaitable[None] | None:
     """
-    `check_connections` for what async bodies use.
+    `check_connections` for what async bodies use: return what to await, if anything.
 
     A hop into the thread of those connections takes as long as many a body, so it is made only when one of
     them looks unfit from here: it may just be in use.
@@ -209,8 +209,8 @@ async def check_bridged_connections() -> None:
     for known in bridged:
         connection = known()
         if connection is not None and connection.connection is not None and is_unfit(connection):
-            await sync_to_async(check_connections)()
-            return
+            return sync_to_async(check_connections)()
+    return None
 
 
 async def leave_bridged_connections_idle() -> None:

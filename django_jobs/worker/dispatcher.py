@@ -109,6 +109,8 @@ class Dispatcher:
         """Whether the listener heard this worker's own hello, so that its session is no pooler's."""
         self.others = 0
         """Other workers that live."""
+        self.untold: list[tuple[Ended, Sequence[Any]]] = []
+        """Runs whose outcome is stored but not announced, each with the row that came back for it."""
         self.aside: dict[int, tuple[float, Ended]] = {}
         """Outcomes that the database refuses in any form, and when to try again."""
         self.stopping = False
@@ -179,6 +181,8 @@ class Dispatcher:
             self.open()
         self.watch_slots()
         self.cycle()
+        if not self.ledger.ended:  # or it is done while the server stores those
+            self.tell()
         self.duties.run_due(self)
         self.moved_on_at = monotonic()
         self.turning_since = None
@@ -227,7 +231,7 @@ class Dispatcher:
 
     def stored(self, ended: Sequence[Ended], written: Mapping[int, Sequence[Any]]) -> None:
         """
-        Forget runs whose outcome is stored, or was no longer ours to store, and have them announced.
+        Forget runs whose outcome is stored, or was no longer ours to store, and remember to announce them.
 
         `written` are the rows that came back, by job: its id, and where that was decided there, its state.
         """
@@ -238,10 +242,9 @@ class Dispatcher:
             self.moved_at[kind] = now
             self.claiming.freed(end.job.queue_name)
             if end.stored or job_id in written:
-                end = self.ledger.conclude(end, written.get(job_id, (job_id,)))
                 if isinstance(end.outcome, Retried | Snoozed):
                     self.claiming.due_in(end.outcome.after.total_seconds(), now)
-                self.announce(end)
+                self.untold.append((end, written.get(job_id, (job_id,))))
             else:
                 self.ledger.tally["lost"] += 1
                 logger.warning(
@@ -253,6 +256,12 @@ class Dispatcher:
                 )
         back = [end.job for end in ended if isinstance(end.outcome, Released)]
         pass_on(self, [wake_of(job, job.run_after) for job in back])
+
+    def tell(self) -> None:
+        """Count the outcomes that were stored lately, and have them announced."""
+        untold, self.untold = self.untold, []
+        for end, row in untold:
+            self.announce(self.ledger.conclude(end, row))
 
     def start(self, jobs: Sequence[ClaimedJob]) -> None:
         """Hand claimed jobs to their slots, or back when the worker was asked to stop in the meantime."""
@@ -382,6 +391,7 @@ class Dispatcher:
 
     def close(self, ending: str) -> None:
         """Say that this worker ended, and close the connection."""
+        self.tell()
         if self.connection is not None:
             try:
                 run_together(self.connection, [workers.sign_off(self.worker, ending)])

@@ -56,7 +56,7 @@ class Rules:
     max_argument_bytes: int
 
 
-async def nothing() -> None:
+def nothing() -> None:
     """Prepare nothing."""
 
 
@@ -108,11 +108,13 @@ class Executor:
                 raise ClaimLost(f"Job {job.id} was taken over while its transaction was open.")
         return outcome
 
-    async def run_async(self, job: ClaimedJob, *, prepare: Callable[[], Awaitable[None]] = nothing) -> Ended:
+    async def run_async(
+        self, job: ClaimedJob, *, prepare: Callable[[], Awaitable[None] | None] = nothing
+    ) -> Ended:
         """
         Run an async body on this event loop and return what it came to. Raises nothing.
 
-        `prepare` is awaited before the body, as a part of the run.
+        `prepare` is called before the body, as a part of the run, and what it returns is awaited.
         """
         start = perf_counter()
         result: AnyResult | None = None
@@ -121,7 +123,8 @@ class Executor:
         try:
             task, args, kwargs = self.call_of(job)
             result = self.announce(job, task, args, kwargs)
-            await prepare()
+            if (preparing := prepare()) is not None:
+                await preparing
             value = await task.acall(*self.arguments(job, task, args, result), **kwargs)
             outcome = self.completed(task, value)
         except BaseException as error:  # noqa: BLE001  (as above; some would stop the event loop)

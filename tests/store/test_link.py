@@ -8,6 +8,7 @@ import pytest
 from django_jobs.store.cursor import Statement
 from django_jobs.store.link import SESSION, connect, run_together
 from django_jobs.worker.process import connection_parameters
+from tests.eventually import eventually
 
 
 def shown(link, name):
@@ -66,6 +67,21 @@ def test_answers_come_in_order(links):
     statements = [("SELECT %(n)s::int", {"n": number}) for number in range(20)]
 
     assert run_together(links(), statements) == [[(number,)] for number in range(20)]
+
+
+def test_the_server_is_at_work_while_something_else_is_done(links):
+    link, other = links(), links()
+    sleep: Statement = ("SELECT pg_sleep(0.2)", {})
+    state = "SELECT state, query FROM pg_stat_activity WHERE pid = %s"
+    seen = []
+
+    def look():
+        eventually(lambda: "pg_sleep" in other.execute(state, [link.info.backend_pid]).fetchone()[1])
+        seen.append(other.execute(state, [link.info.backend_pid]).fetchone()[0])
+
+    run_together(link, [sleep, sleep], meanwhile=look)
+
+    assert seen == ["active"]
 
 
 def test_after_a_refusal_the_link_goes_on(links):

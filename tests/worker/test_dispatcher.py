@@ -131,8 +131,8 @@ class TestLostAnswers:
         """Lose the answer to the first commit of outcomes."""
         lost: list[bool] = []
 
-        def run_and_lose(link, statements):
-            rows = run_together(link, statements)
+        def run_and_lose(link, statements, **given):
+            rows = run_together(link, statements, **given)
             if not lost and any(text in finish.STATEMENTS for text, _ in statements):
                 lost.append(True)
                 raise psycopg.OperationalError("the connection broke")

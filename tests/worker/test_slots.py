@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
+from collections import Counter
 from datetime import timedelta
 from queue import Empty, SimpleQueue
+from threading import Thread
 
 import pytest
 
@@ -13,6 +16,7 @@ from django_jobs.core.records import Cancelled, Completed, Ended, Failed, Releas
 from django_jobs.core.states import Kind
 from django_jobs.worker import event_loop, slots
 from django_jobs.worker.board import Board
+from django_jobs.worker.connections import keep_track
 from django_jobs.worker.event_loop import AsyncSlots
 from django_jobs.worker.slots import ThreadSlots
 from tests import jobs
@@ -104,6 +108,33 @@ def loop():
 
 def told():
     return jobs.told.get(timeout=10)
+
+
+def test_a_run_that_nobody_listens_to_takes_few_calls_of_python(threads, caplog):
+    """What a job costs a worker at thousands a second: asking Django for its connections would show."""
+    for logger in ("django.tasks", "django_tasks"):
+        caplog.set_level("WARNING", logger)
+    [slot, *_] = threads.slots.slots
+    threads.slots.timeout_of = lambda job: None
+    counted = Counter()
+
+    def note(frame, event, argument):
+        counted[event] += event in ("call", "c_call")
+
+    def run():
+        keep_track()
+        for job in given:
+            slot.run_one(job)
+        sys.setprofile(note)
+        slot.run_one(given[0])
+
+    given = [job_of(jobs.ok) for _ in range(2)]  # the first ones fill the caches
+    thread = Thread(target=run)
+    thread.start()
+    thread.join()
+
+    assert 20 < counted["call"] <= 36
+    assert 20 < counted["c_call"] <= 50, counted
 
 
 class TestThreads:

@@ -83,6 +83,23 @@ def test_a_hundred_jobs_are_two_statements_in_one_round_trip_and_one_commit(whee
     assert Job.objects.filter(state=State.SUCCESSFUL).count() == 2 * SLOTS
 
 
+def test_outcomes_are_announced_while_the_server_stores_the_next(wheel, monkeypatch):
+    dispatcher, told = wheel.dispatcher, []
+    monkeypatch.setattr(dispatcher, "announce", lambda end: told.append(end.job.id))
+    jobs.ok.enqueue_many(() for _ in range(3 * SLOTS))
+    dispatcher.tick()
+    first = {job.id for job in wheel.end_all()}
+    wheel.turn()
+    second = {job.id for job in wheel.end_all()}
+    assert told == []
+
+    wheel.turn()
+    assert set(told) == first
+
+    dispatcher.tick()
+    assert set(told) == first | second
+
+
 def test_the_last_jobs_cost_one_statement_and_what_is_left_to_look_for(wheel):
     jobs.ok.enqueue_many(() for _ in range(SLOTS))
     wheel.turn()
