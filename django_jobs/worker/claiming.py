@@ -338,8 +338,8 @@ class Claiming:
                     reach.points.setdefault(place.queue_name, {}).setdefault(place.priority, BEGINNING)
                 if place.due_in <= 0:
                     reach.wants_plain = reach.hungry = True
-            if place.next_due_in is not None:
-                self.due_in(max(0.0, place.next_due_in), now)
+            if place.next_due_in is not None:  # as of then; the answer may have waited for a commit since
+                self.due_in(max(0.0, place.next_due_in), now - seconds)
 
     def forget_all_but(self, waiting: Set[tuple[str, int]]) -> None:
         """Forget places where nothing waits, and queues that aren't our own: each customer may have one."""

@@ -254,8 +254,7 @@ class Dispatcher:
                     end.job.counted_attempt,
                     extra=fields(end.job),
                 )
-        back = [end.job for end in ended if isinstance(end.outcome, Released)]
-        pass_on(self, [wake_of(job, job.run_after) for job in back])
+        pass_on(self, [wake_of(e.job, e.job.run_after) for e in ended if isinstance(e.outcome, Released)])
 
     def tell(self) -> None:
         """Count the outcomes that were stored lately, and have them announced."""
@@ -265,8 +264,6 @@ class Dispatcher:
 
     def start(self, jobs: Sequence[ClaimedJob]) -> None:
         """Hand claimed jobs to their slots, or back when the worker was asked to stop in the meantime."""
-        if not jobs:
-            return
         by_kind = self.ledger.take(jobs)
         if self.stopping:
             self.hand_back(jobs, STOPS)
@@ -350,8 +347,9 @@ class Dispatcher:
 
     def sign_on(self, connection: psycopg.Connection[Any]) -> None:
         """Enter this worker in the database, under a new id."""
+        began = monotonic()
         [(self.worker, now)] = connection.execute(*self.register()).fetchall()
-        self.claiming.set_clock(now, monotonic())
+        self.claiming.set_clock(now, began)
         self.board.publish(path_of(connection.info.dbname, self.worker, now))
         self.duties.on_new_identity()
 

@@ -245,6 +245,12 @@ class TestWoken:
 
 
 class TestDueTimes:
+    def test_count_from_when_they_were_asked_for_though_the_answer_waited_for_a_commit(self):
+        of = settled(claiming())
+        of.surveyed([Place("default", 0, 1.0, 1.0, False)], 1.4, 0.4)
+
+        assert seconds_left(of, 1.4) == pytest.approx(0.6, abs=0.002)
+
     def test_are_looked_for_closely_until_a_survey_tells_the_next(self):
         of = settled(claiming())
         of.surveyed([Place("default", 0, 1.0, 1.0, False)], 1.0, 0.01)
