@@ -26,7 +26,10 @@ BARE = """
 
 
 def one_by_one(ground: Ground, sizes: Sizes) -> Iterator[Found]:
-    """Enqueue one job after another, each its own commit, in turns with the bare INSERT of the same row."""
+    """
+    Enqueue one job after another, each its own commit, in turns with the bare INSERT of the same row: as
+    psycopg sends it, prepared after some times, and as Django's connections do, which prepare nothing.
+    """
     from benchmarks.tasks import nothing
 
     ground.empty()
@@ -34,14 +37,18 @@ def one_by_one(ground: Ground, sizes: Sizes) -> Iterator[Found]:
     rounds = max(5, sizes.jobs // 40 // SLICES)
     ours: list[float] = []
     bare: list[float] = []
+    unprepared: list[float] = []
     with psycopg.connect(ground.url, autocommit=True) as connection:
         for _ in range(SLICES):
             bare += timed(rounds, lambda _: connection.execute(BARE, row))
+            unprepared += timed(rounds, lambda _: connection.execute(BARE, row, prepare=False))
             ours += timed(rounds, lambda number: nothing.enqueue(number))
     yield Found("enqueue() one by one", JOBS_PER_SECOND, len(ours) / sum(ours))
     yield Found("enqueue(), median", MILLISECONDS, median(ours) * 1000)
     yield Found("bare psycopg INSERT and commit, median", MILLISECONDS, median(bare) * 1000)
+    yield Found("the same, not prepared, median", MILLISECONDS, median(unprepared) * 1000)
     yield Found("enqueue() takes, of the bare INSERT's median", RATIO, median(ours) / median(bare))
+    yield Found("enqueue() takes, of the unprepared one's median", RATIO, median(ours) / median(unprepared))
     yield Found("enqueue() takes, of the bare INSERT's sum", RATIO, sum(ours) / sum(bare))
 
 
