@@ -220,7 +220,8 @@ class Claiming:
         """Take in what a claim brought, and how long it took."""
         reach = self.reaches[request.kind]
         full = len(jobs) >= request.limit or self.filled_a_room(request, jobs)
-        for job in jobs:
+        last = {(job.queue_name, job.priority): job for job in jobs}  # they are in order
+        for job in last.values():
             reach.advance(job, back=request.plain and full)
         self.turn_past(request, jobs)
         if request.plain:
