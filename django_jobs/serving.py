@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
 from django_jobs.conf import QUEUE_NAME_LENGTH
-from django_jobs.core.names import names_in, names_or_all, numbers_by_name, texts_by_name
+from django_jobs.core.names import names_in, names_or_all, numbers_by_name, room, texts_by_name
 from django_jobs.core.states import Wish
 from django_jobs.fields import Known, Moment
 
@@ -81,6 +81,15 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} #{self.pk}"
+
+    @property
+    def slots(self) -> int:
+        """How many jobs it can run at once."""
+        return self.threads + self.async_slots
+
+    def room(self, queue_name: str) -> int:
+        """Return how many jobs of a queue it can run at once."""
+        return room(self.slots, self.limits or {}, queue_name)
 
     @property
     def is_live(self) -> bool:

@@ -123,21 +123,32 @@ def fill() -> dict[str, str]:
 
     def worker(name: str, silent: float, **more: object) -> Worker:
         return Worker.objects.create(
-            name=name,
-            host="web-1.example.com",
-            pid=4242,
-            threads=8,
-            async_slots=4,
-            holds_lock=True,
-            started_at=now - timedelta(hours=5),
-            heartbeat_at=now - timedelta(seconds=silent),
-            versions={"django_jobs": "0.1.0", "django": django.__version__, "python": "3.13"},
-            tasks=["shop.tasks.send_receipt", "shop.tasks.make_thumbnail", "shop.webhooks.post_webhook"],
-            **more,
+            **{
+                "name": name,
+                "host": "web-1.example.com",
+                "pid": 4242,
+                "threads": 8,
+                "async_slots": 4,
+                "holds_lock": True,
+                "takes_requests": True,
+                "limits": {},
+                "memory_bytes": 91 * 2**20,
+                "started_at": now - timedelta(hours=5),
+                "heartbeat_at": now - timedelta(seconds=silent),
+                "versions": {"django_jobs": "0.1.0", "django": django.__version__, "python": "3.13"},
+                "tasks": [
+                    "shop.tasks.send_receipt",
+                    "shop.tasks.make_thumbnail",
+                    "shop.webhooks.post_webhook",
+                ],
+            }
+            | more
         )
 
-    mailer = worker("mailer", 3, queues=["mail", "default"])
-    silent = worker("batch", 95, queues=["default"])
+    of_one = {"supervisor": "a", "supervisor_pid": 4240, "queues": ["mail", "default"], "limits": {"mail": 2}}
+    mailer = worker("mailer", 3, **of_one)
+    silent = worker("batch", 95, queues=["default"], takes_requests=False, limits=None, memory_bytes=None)
+    worker("mailer", 2, pid=4243, state="STOPPING", asked_to="DRAIN", asked_by="ada", asked_at=now, **of_one)
     worker(
         "mailer",
         7000,
@@ -294,6 +305,7 @@ def fill() -> dict[str, str]:
         "run": f"{base}/knowntask/run/shop.webhooks.post_5Fwebhook/",
         "workers": f"{base}/worker/",
         "worker": f"{base}/worker/{mailer.pk}/change/",
+        "confirm-stop": f"{base}/worker/stop/{mailer.pk}/",
         "queues": f"{base}/queue/",
         "queue": f"{base}/queue/webhooks/change/",
         "queue-stuck": f"{base}/queue/reports/change/",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 
@@ -25,6 +25,11 @@ def numbers_by_name(value: Any) -> dict[str, int]:
     """Return the whole numbers of a dict by their names."""
     numbers = value.items() if isinstance(value, dict) else ()
     return {name: number for name, number in numbers if type(number) is int}
+
+
+def room(slots: int, limits: Mapping[str, int], queue_name: str) -> int:
+    """Return how many jobs of a queue a worker with so many slots runs at once at most."""
+    return min(slots, max(0, limits.get(queue_name, slots)))
 
 
 def takes(queues: Collection[str] | None, excluded: Collection[str], queue_name: str) -> bool:

@@ -169,19 +169,24 @@ def of_workers(found: Facts) -> Iterator[Reason]:
 
 
 def of_slots(found: Facts, able: Sequence[LiveWorker]) -> Iterator[Reason]:
-    """Yield that all slots are busy, and what else is due before this job."""
-    if all(is_full(found, worker) for worker in able):
-        ids = {worker.id for worker in able}
+    """Yield that all slots are busy, or as many as a queue may have, and what else is due before this job."""
+    full = [worker for worker in able if is_full(found, worker)]
+    limited = [worker for worker in able if worker not in full and is_limited(found, worker)]
+    nobody = len(full) + len(limited) == len(able)
+    if nobody and full:
+        ids = {worker.id for worker in full}
         tasks = Counter(job.task_path for job in found.running if job.worker in ids)
         yield Reason(
             "busy",
             gettext("All slots of %(workers)s are busy with: %(tasks)s.")
             % {
-                "workers": names(able),
+                "workers": names(full),
                 "tasks": ", ".join(f"{number} × {path}" for path, number in tasks.most_common(MOST_NAMED)),
             },
             gettext("Wait, or start more workers, or such with more slots (--processes, --threads)."),
         )
+    if nobody and limited:
+        yield of_limit(found, limited)
     if found.ahead:
         yield Reason(
             "behind",
@@ -193,6 +198,28 @@ def of_slots(found: Facts, able: Sequence[LiveWorker]) -> Iterator[Reason]:
             % {"count": count(found.ahead)},
             gettext("Give it a higher priority, or start more workers."),
         )
+
+
+def of_limit(found: Facts, limited: Sequence[LiveWorker]) -> Reason:
+    """Return that workers run as many jobs of the queue as they may."""
+    number = max(worker.room(found.queue_name) for worker in limited)
+    says = gettext(
+        "The limit of the queue “%(queue)s” is reached: %(workers)s may run %(limits)s of its jobs at once."
+    ) % {
+        "queue": found.queue_name,
+        "workers": names(limited),
+        "limits": " + ".join(str(worker.room(found.queue_name)) for worker in limited[:MOST_NAMED])
+        + (" + …" if len(limited) > MOST_NAMED else ""),
+    }
+    wider = f"{runjobs_for(found.queue_name)}:{number + 1}"
+    remedy = gettext("Wait, or start workers with a higher limit, as in: %(command)s") % {"command": wider}
+    return Reason("limit", says, remedy)
+
+
+def is_limited(found: Facts, worker: LiveWorker) -> bool:
+    """Whether a worker runs as many jobs of the queue as its command line allows."""
+    runs = sum(job.worker == worker.id and job.queue_name == found.queue_name for job in found.running)
+    return found.queue_name in worker.limits and runs >= worker.room(found.queue_name)
 
 
 def is_full(found: Facts, worker: LiveWorker) -> bool:

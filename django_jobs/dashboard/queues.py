@@ -33,7 +33,7 @@ from django_jobs.dashboard.base import ReadOnlyPages, button
 from django_jobs.dashboard.confirming import Crumb, Question, ask
 from django_jobs.dashboard.hurried import hurried
 from django_jobs.dashboard.pace import pace, period_of
-from django_jobs.dashboard.workers import is_stale, with_signs_of_life
+from django_jobs.dashboard.workers import is_stale, with_silence
 from django_jobs.models import Queue, Worker, WorkerState
 from django_jobs.operations import Operations
 from django_jobs.store import statistics, stats
@@ -48,6 +48,12 @@ class QueueView:
     depth: stats.Depth
     workers: int
     """Live workers that serve it."""
+    slots: int
+    """How many of its jobs they can run at once, by their slots and limits."""
+    busy: int
+    """How many they do run."""
+    limited: int
+    """How many of them run as many as their limit for this queue allows."""
     url: str
     jobs_url: str
     buttons: Sequence[dict[str, Any]] = ()
@@ -80,6 +86,23 @@ class QueueView:
     @property
     def running(self) -> str:
         return shown.count(self.depth.running)
+
+    @property
+    def used(self) -> str:
+        """How many of the slots that it can have are taken by its jobs."""
+        return f"{shown.grouped(self.busy)}/{shown.grouped(self.slots)}"
+
+    @property
+    def limit_reached(self) -> str:
+        """How many workers can't take another job of it, in words; nothing when all can."""
+        if not self.limited:
+            return ""
+        words = {"count": self.limited, "all": self.workers}
+        return gettext("limit reached on %(count)s of %(all)s workers") % words
+
+    @property
+    def used_in_words(self) -> str:
+        return f"{self.used} ({self.limit_reached})" if self.limited else self.used
 
     @property
     def failed(self) -> str:
@@ -140,21 +163,28 @@ class QueueAdmin(ReadOnlyPages):
         alias = conf.database()
         with connections[alias].cursor() as cursor:
             depths = stats.depths(cursor, sorted({task.queue_name for task in registry.values()}))
+            running = stats.running(cursor)
         settings = {queue.name: queue for queue in Queue.objects.using(alias)}
         workers = [
             worker
-            for worker in with_signs_of_life(Worker.objects.using(alias)).filter(state=WorkerState.RUNNING)
+            for worker in with_silence(Worker.objects.using(alias)).filter(state=WorkerState.RUNNING)
             if not is_stale(worker)
         ]
         found = []
         for depth in depths:
             name = depth.queue_name
             queue = settings.get(name) or Queue(name=name)
+            serving = [w for w in workers if takes(w.queues, w.excluded_queues, name)]
+            busy = [running.get((name, worker.pk), 0) for worker in serving]
+            pairs = zip(serving, busy, strict=True)
             found.append(
                 QueueView(
                     queue=queue,
                     depth=depth,
-                    workers=sum(takes(worker.queues, worker.excluded_queues, name) for worker in workers),
+                    workers=len(serving),
+                    slots=sum(worker.room(name) for worker in serving),
+                    busy=sum(busy),
+                    limited=sum(name in (w.limits or {}) and number >= w.room(name) for w, number in pairs),
                     url=self.address_of(queue),
                     jobs_url=f"{self.address('django_jobs_job_changelist')}?{urlencode({'queue': name})}",
                     buttons=self.buttons(request, self.actions_row, queue),
@@ -218,7 +248,7 @@ class QueueAdmin(ReadOnlyPages):
         return view.queue
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[tuple[Any, dict[str, Any]]]:
-        fields: list[Any] = [("state", "workers"), ("due", "oldest", "later", "running", "failed")]
+        fields: list[Any] = [("state", "workers", "slots"), ("due", "oldest", "later", "running", "failed")]
         if obj is not None and obj.is_paused:
             fields += [("shown_paused", "paused_by"), "pause_reason"]
         return [(None, {"fields": fields})]
@@ -241,6 +271,7 @@ class QueueAdmin(ReadOnlyPages):
     running = of_view("running", _("running"))
     failed = of_view("failed", _("failed"))
     workers = of_view("workers", _("live workers"))
+    slots = of_view("used_in_words", _("slots busy with it"))
 
     @admin.display(description=_("paused"))
     def shown_paused(self, queue: Queue) -> str:

@@ -42,6 +42,8 @@ class QueueState:
     paused: bool
     workers: int
     """Live workers that claim from it."""
+    slots: int
+    """How many of its jobs these can run at once, by their slots and limits."""
 
     @property
     def is_unserved(self) -> bool:
@@ -106,6 +108,7 @@ def survey(alias: str, queues: Collection[str] | None, slow_after: timedelta) ->
                 oldest_due_seconds=depth.oldest_due_seconds,
                 paused=depth.queue_name in names_paused,
                 workers=sum(worker.serves(depth.queue_name) for worker in live),
+                slots=sum(w.room(depth.queue_name) for w in live if w.serves(depth.queue_name)),
             )
             for depth in depths
         ],

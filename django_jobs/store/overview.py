@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django_jobs.core.names import names_in, names_or_all, takes, texts_by_name
+from django_jobs.core.names import names_in, names_or_all, numbers_by_name, room, takes, texts_by_name
 from django_jobs.store.cursor import Cursor, run
 from django_jobs.store.stats import PLACES
 
@@ -27,7 +27,7 @@ WORKERS = """
                               - GREATEST(LEAST(heartbeat_at, '9999-12-30Z'), '0001-01-03Z'))::float8,
            EXTRACT(epoch FROM clock_timestamp()
                               - GREATEST(LEAST(started_at, '9999-12-30Z'), '0001-01-03Z'))::float8,
-           versions::text
+           supervisor_pid, memory_bytes, asked_to, limits::text, versions::text
       FROM django_jobs_worker
      WHERE state IN ('RUNNING', 'STOPPING')
      ORDER BY id LIMIT %(most)s
@@ -98,12 +98,23 @@ class LiveWorker:
     silent_seconds: float
     """Since its last heartbeat."""
     up_seconds: float
+    supervisor_pid: int | None
+    """The process that starts another in its place; `None` where there is none, or it didn't say."""
+    memory_bytes: int | None
+    asked_to: str
+    """What someone asked it to do: `DRAIN`, `STOP`, or nothing."""
+    limits: dict[str, int]
+    """How many jobs of a queue it runs at once, where that is limited."""
     versions: dict[str, str]
 
     @property
     def slots(self) -> int:
         """How many jobs it can run at once."""
         return self.threads + self.async_slots
+
+    def room(self, queue_name: str) -> int:
+        """Return how many jobs of a queue it can run at once."""
+        return room(self.slots, self.limits, queue_name)
 
     def serves(self, queue_name: str) -> bool:
         """Whether it claims from this queue."""
@@ -150,8 +161,9 @@ def live_workers(cursor: Cursor) -> list[LiveWorker]:
     """Return the workers that say they live, oldest first."""
     found = []
     for row in run(cursor, (WORKERS, {"most": MOST})):
-        queues, excluded, versions = (json.loads(text or "null") for text in (row[5], row[6], row[-1]))
-        shown = (names_or_all(queues), names_in(excluded), *row[7:-1], texts_by_name(versions))
+        queues, excluded, limits, versions = (json.loads(row[place] or "null") for place in (5, 6, -2, -1))
+        named = (numbers_by_name(limits), texts_by_name(versions))
+        shown = (names_or_all(queues), names_in(excluded), *row[7:-2], *named)
         found.append(LiveWorker(*(*row[:5], *shown)))
     return found
 

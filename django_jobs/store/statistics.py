@@ -88,7 +88,10 @@ KINDS = """
 
 # A range of ids and no LIMIT: without statistics, that is planned as a scan and a sort of the table.
 FAILURES = """
-    SELECT exception_class, count(*)::int, max(ended_at), max(id), (array_agg(job_id ORDER BY id DESC))[1],
+    SELECT exception_class, count(*)::int,
+           max(CASE WHEN ended_at IS NOT NULL   -- within Python's calendar, whatever a stranger wrote
+                    THEN GREATEST(LEAST(ended_at, '9999-12-30Z'), '0001-01-03Z') END),
+           max(id), (array_agg(job_id ORDER BY id DESC))[1],
            (array_agg(left(message, 200) ORDER BY id DESC))[1]
       FROM django_jobs_attempt
      WHERE id > (SELECT max(id) FROM django_jobs_attempt) - %(newest)s

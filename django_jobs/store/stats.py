@@ -143,6 +143,7 @@ QUEUES = (
       LEFT JOIN waiting USING (queue_name)
       LEFT JOIN running USING (queue_name)
       LEFT JOIN failed USING (queue_name)
+     WHERE named.queue_name IS NOT NULL   -- a null that a stranger put among a worker's queues
      ORDER BY named.queue_name
 """
 )
@@ -157,6 +158,13 @@ ENDED = """
               FROM (SELECT state FROM django_jobs_job ORDER BY id DESC LIMIT %(counted)s + 1) AS rows),
            (SELECT count(*) > %(counted)s
               FROM (SELECT FROM django_jobs_job ORDER BY id DESC LIMIT %(counted)s + 1) AS rows)
+"""
+
+
+# Index django_jobs_running.
+RUNNING = """
+    SELECT queue_name, worker, count(*)::int FROM django_jobs_job WHERE state = 'RUNNING'
+     GROUP BY queue_name, worker
 """
 
 
@@ -198,13 +206,19 @@ def choices(cursor: Cursor, queues: Iterable[str], tasks: Iterable[str], newest:
     """Return the queues and tasks that are about, together with those that the caller knows."""
     found = {"queue": set(queues), "task": set(tasks)}
     for kind, name in run(cursor, (CHOICES, {"newest": newest})):
-        found[kind].add(name)
+        if name is not None:  # a null that a stranger put into a list of names
+            found[kind].add(name)
     return Choices(sorted(found["queue"]), sorted(found["task"]))
 
 
 def depths(cursor: Cursor, known: Sequence[str]) -> list[Depth]:
     """Return one record for each queue that has a job, a worker, or a setting, or is `known`; by name."""
     return [Depth(*row) for row in run(cursor, (QUEUES, {"counted": COUNTED, "known": list(known)}))]
+
+
+def running(cursor: Cursor) -> dict[tuple[str, int], int]:
+    """Return how many jobs run, by queue and worker."""
+    return {(queue, worker): number for queue, worker, number in run(cursor, (RUNNING, {}))}
 
 
 def ended(cursor: Cursor) -> Ended:

@@ -38,6 +38,7 @@ from django_jobs.framework import AnyResult, task_finished, task_started
 from django_jobs.results import as_shown, meta_of, of_claim
 from django_jobs.tasks import UNSET, JobTask, backend_of, registry
 from django_jobs.telemetry import DONE_LEVEL, STARTED_LEVEL, is_heard, logger
+from django_jobs.timeouts import timeout_of
 from django_jobs.worker.traces import storable, trace_of
 
 
@@ -279,10 +280,7 @@ class Executor:
 
     def timeout_of(self, task: JobTask, queue_name: str) -> timedelta | None:
         """Return how long one run may take: the task's own limit, its queue's, or the project's."""
-        if task.timeout is not UNSET:
-            return task.timeout
-        limit = self.rules.queue_timeouts.get(queue_name, self.rules.timeout)
-        return self.rules.transactional_timeout if limit is None and task.transactional else limit
+        return timeout_of(self.rules, task, queue_name)
 
 
 def in_pythons_words(error: BaseException) -> BaseException:

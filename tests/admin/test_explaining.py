@@ -122,6 +122,38 @@ class TestWaiting:
         assert list(reasons) == ["busy"]
         assert f"2 × {jobs.give.module_path}" in reasons["busy"]
 
+    def test_the_limit_of_its_queue_is_reached(self, due, make_job, make_worker):
+        worker = make_worker(**FREE | {"name": "w", "limits": {"mail": 2}})
+        for _ in range(2):
+            make_job("RUNNING", worker=worker.pk, queue_name="mail")
+
+        reasons = told(due(queue_name="mail").pk)
+
+        assert reasons == {
+            "limit": f"The limit of the queue “mail” is reached: w #{worker.pk} may run 2 of its jobs at "
+            "once. Wait, or start workers with a higher limit, as in: manage.py runjobs --queue=mail:3"
+        }
+
+    def test_a_limit_is_no_cause_while_another_worker_has_room(self, due, make_job, make_worker):
+        limited = make_worker(**FREE | {"limits": {"mail": 1}})
+        make_worker(**FREE | {"limits": {"mail": 2}})
+        make_job("RUNNING", worker=limited.pk, queue_name="mail")
+        make_job("RUNNING", worker=limited.pk, queue_name="other")
+
+        assert list(told(due(queue_name="mail").pk)) == ["any-moment"]
+
+    def test_some_workers_may_be_full_and_others_at_their_limit(self, due, make_job, make_worker):
+        limited = make_worker(**FREE | {"name": "limited", "limits": {"mail": 1}})
+        full = make_worker(**FREE | {"name": "full", "threads": 1, "limits": {"mail": 1}})
+        for worker in (limited, full):
+            make_job("RUNNING", worker=worker.pk, queue_name="mail", task_path=jobs.give.module_path)
+
+        reasons = told(due(queue_name="mail").pk)
+
+        assert list(reasons) == ["busy", "limit"]
+        assert f"full #{full.pk}" in reasons["busy"]
+        assert f"limited #{limited.pk}" in reasons["limit"]
+
     def test_threads_and_places_for_coroutines_are_told_apart(self, due, make_job, make_worker):
         worker = make_worker(**FREE | {"threads": 1})
         make_job("RUNNING", worker=worker.pk, task_path=jobs.give.module_path)

@@ -66,6 +66,31 @@ class TestList:
 
         assert view(admin_client, "mail").oldest.startswith("1 h 1 min")
 
+    def test_it_tells_the_slots_of_live_workers_and_how_many_are_busy_with_it(
+        self, admin_client, make_job, make_worker
+    ):
+        limited = make_worker(threads=4, queues=["mail"], limits={"mail": 2})
+        wide = make_worker(threads=4, async_slots=2, limits={"other": 1, "mail": 99})
+        make_worker(threads=4, limits=None, queues=["other"])
+        make_worker(threads=4, state="STOPPING")
+        make_worker(400, threads=4)
+        for worker in (limited, wide):
+            make_job("RUNNING", worker=worker.pk, queue_name="mail")
+        make_job("RUNNING", worker=wide.pk, queue_name="other")
+        make_job("RUNNING", worker=10**9, queue_name="mail")
+
+        assert (view(admin_client, "mail").used, view(admin_client, "other").used) == ("2/8", "1/5")
+        assert not view(admin_client, "mail").limit_reached
+
+    def test_it_tells_on_how_many_workers_the_limit_is_reached(self, admin_client, make_job, make_worker):
+        limited = make_worker(threads=4, limits={"mail": 1})
+        make_worker(threads=4, limits={"mail": 2})
+        make_job("RUNNING", worker=limited.pk, queue_name="mail")
+
+        for page in (QUEUES, f"{QUEUES}mail/change/"):
+            assert "limit reached on 1 of 2 workers" in admin_client.get(page).content.decode()
+        assert view(admin_client, "mail").used == "1/3"
+
     def test_counting_stops_at_its_limit(self, admin_client, make_job, monkeypatch):
         monkeypatch.setattr(stats, "COUNTED", 3)
         monkeypatch.setattr("django_jobs.dashboard.shown.COUNTED", 3)

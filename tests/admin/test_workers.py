@@ -8,6 +8,7 @@ import pytest
 from django.test import override_settings
 from django.utils import timezone
 
+from tests import jobs
 from tests.admin.conftest import WORKERS
 
 pytestmark = pytest.mark.django_db
@@ -63,6 +64,43 @@ class TestList:
         assert "asked to stop" in page
 
 
+class TestTrees:
+    def test_processes_of_one_supervisor_stand_together_with_their_sums(
+        self, admin_client, make_worker, make_job
+    ):
+        def process(supervisor, **columns):
+            of = {"host": "web-1", "supervisor": supervisor, "supervisor_pid": 41}
+            return make_worker(**of | {"threads": 4, "memory_bytes": 100 * 2**20} | columns)
+
+        alone = make_worker(host="web-1")
+        first, other, second = process("a"), process("b", supervisor_pid=51), process("a")
+        gone = process("a", state="STOPPED")
+        for worker in (first, second, second, other):
+            make_job("RUNNING", worker=worker.pk)
+
+        response = admin_client.get(WORKERS)
+
+        found = [worker.pk for worker in response.context["cl"].result_list]
+        assert found == [alone.pk, second.pk, first.pk, other.pk, gone.pk]
+        trees = [(t.supervisor, len(t.rows), t.busy) for t in response.context["trees"]]
+        assert trees == [("", 1, ""), ("web-1:41", 2, "3/8"), ("web-1:51", 1, "1/4"), ("", 1, "")]
+        page = response.content.decode()
+        assert "runjobs web-1:41: 2 processes" in page
+        assert "200.0\xa0MB" in page
+
+    def test_a_size_that_is_not_known_is_shown_as_such(self, admin_client, make_worker):
+        make_worker(supervisor="a", memory_bytes=2**20)
+        make_worker(supervisor="a", memory_bytes=None)
+
+        [tree] = admin_client.get(WORKERS).context["trees"]
+
+        assert tree.memory == "unknown"
+        assert [row[4] for row in tree.rows] == ["unknown", "1.0\xa0MB"]
+
+    def test_without_workers_the_page_is_there_all_the_same(self, admin_client, db):
+        assert "0 workers" in admin_client.get(WORKERS).content.decode()
+
+
 class TestDetail:
     def test_it_lists_running_jobs_with_the_time_they_took_so_far(self, admin_client, make_worker, make_job):
         worker = make_worker()
@@ -76,6 +114,44 @@ class TestDetail:
         assert "1 h 3 min" in page
         assert "2/5" in page
         assert str(other) not in page
+
+    @pytest.mark.parametrize(
+        ("path", "queue", "says"),
+        [
+            (jobs.timed.module_path, "default", "30 s, over for 10 s"),
+            (jobs.ok.module_path, "quick", "1 min 0 s, 20 s left"),
+            (jobs.ok.module_path, "default", "none"),
+            ("gone.task", "default", "this process doesn’t know the task"),
+        ],
+    )
+    def test_it_tells_how_long_each_may_take(self, admin_client, make_worker, make_job, path, queue, says):
+        worker = make_worker()
+        since = timezone.now() - timedelta(seconds=40)
+        make_job("RUNNING", worker=worker.pk, last_attempted_at=since, task_path=path, queue_name=queue)
+
+        with override_settings(DJANGO_JOBS={"queue_timeouts": {"quick": timedelta(seconds=60)}}):
+            page = admin_client.get(f"{WORKERS}{worker.pk}/change/")
+
+        [job] = page.context["running_jobs"]
+        assert says in job["limit"]
+        assert job["limit"] in page.content.decode()
+
+    def test_it_tells_of_its_supervisor_its_limits_and_what_it_was_asked(self, admin_client, make_worker):
+        worker = make_worker(
+            host="web-1",
+            supervisor="a",
+            supervisor_pid=41,
+            limits={"mail": 2},
+            asked_to="DRAIN",
+            asked_all=True,
+            asked_by="ada",
+            asked_at=timezone.now(),
+        )
+
+        page = admin_client.get(f"{WORKERS}{worker.pk}/change/").content.decode()
+
+        for words in ("web-1:41", "mail: 2", "to drain, with all processes of its runjobs, by ada"):
+            assert words in page
 
     def test_it_says_so_when_nothing_runs(self, admin_client, make_worker):
         assert "It runs nothing." in admin_client.get(f"{WORKERS}{make_worker().pk}/change/").content.decode()

@@ -114,6 +114,26 @@ class TestStatus:
         assert [run["id"] for run in shown["runs"]] == [job.pk]
         assert 4 <= shown["silent_seconds"] < 60
 
+    def test_limits_memory_and_what_workers_were_asked_are_shown(self):
+        worker = worker_row(
+            queues=["mail", "x"],
+            limits={"mail": 2},
+            threads=8,
+            memory_bytes=90 * 2**20,
+            supervisor_pid=41,
+            asked_to="DRAIN",
+        )
+
+        text, found = jobs("status"), jobs_json("status")
+
+        assert f"#{worker.pk} w: running" in text
+        assert "queues mail:2, x, 90 MB, asked to drain" in text
+        [shown] = found["workers"]
+        assert (shown["limits"], shown["supervisor_pid"]) == ({"mail": 2}, 41)
+        assert (shown["memory_bytes"], shown["asked_to"]) == (90 * 2**20, "drain")
+        slots = {queue["name"]: queue["slots"] for queue in found["queues"]}
+        assert (slots["mail"], slots["x"]) == (2, 8)
+
     def test_a_queue_with_due_jobs_and_no_live_worker_is_named(self):
         worker_row(queues=["default"])
         row(queue_name="default")
@@ -474,6 +494,50 @@ class TestQueues:
         assert not Queue.objects.exists()
         jobs("pause", "new", "--force")
         assert Queue.objects.get().is_paused
+
+
+@pytest.mark.django_db
+class TestAskingWorkers:
+    @pytest.mark.parametrize("action", ["drain", "stop"])
+    def test_who_asked_is_kept_and_what_becomes_of_it_is_told(self, action):
+        worker = worker_row(takes_requests=True, name="a\x1b[2J")
+
+        text = jobs(f"{action}-worker", worker.pk)
+
+        worker.refresh_from_db()
+        assert (worker.asked_to, worker.asked_all) == (action.upper(), False)
+        assert worker.asked_by.endswith(f"@{socket.gethostname()}")
+        assert f"#{worker.pk} to {action}: " in text
+        assert "\x1b" not in text
+
+    def test_all_processes_of_a_runjobs_are_asked_only_on_demand(self):
+        one, other = (worker_row(takes_requests=True, supervisor="a") for _ in range(2))
+
+        assert jobs_json("stop-worker", one.pk)["asked"] == [one.pk]
+        assert jobs_json("stop-worker", one.pk, "--all-processes")["asked"] == [one.pk, other.pk]
+
+    def test_nobody_asked_is_an_exit_status_and_the_reason_is_told(self):
+        old = worker_row(host="web-1", pid=42)
+
+        out = StringIO()
+        with pytest.raises(CommandError) as caught:
+            call_command("jobs", "stop-worker", str(old.pk), str(2**62), stdout=out, stderr=out)
+
+        assert caught.value.returncode == 1
+        assert "can’t be asked. Send SIGTERM to process 42 on web-1." in out.getvalue()
+        assert f"There is no worker #{2**62}." in out.getvalue()
+
+    def test_json_has_a_verdict_for_each(self):
+        worker, gone = worker_row(takes_requests=True), worker_row(state="STOPPED")
+
+        found = jobs_json("drain-worker", worker.pk, gone.pk, 2**62)
+
+        assert (found["action"], found["asked"], found["missing"]) == ("drain-worker", [worker.pk], [2**62])
+        verdicts = {answer["worker"]: answer["verdict"] for answer in found["answers"]}
+        assert verdicts == {worker.pk: "ASKED", gone.pk: "ENDED"}
+
+    def test_an_id_is_a_whole_number(self):
+        assert "'w1' is no worker's id (a whole number)" in str(refused("stop-worker", "w1"))
 
 
 @pytest.mark.django_db

@@ -6,6 +6,7 @@ What goes on in the queue, as `manage.py jobs status` writes it, and whether tha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -37,6 +38,10 @@ def as_json(found: Survey) -> dict[str, Any]:
                 "excluded_queues": worker.excluded_queues,
                 "threads": worker.threads,
                 "async_slots": worker.async_slots,
+                "limits": worker.limits,
+                "supervisor_pid": worker.supervisor_pid,
+                "memory_bytes": worker.memory_bytes,
+                "asked_to": worker.asked_to.lower() or None,
                 "silent_seconds": worker.silent_seconds,
                 "up_seconds": worker.up_seconds,
                 "stale": worker in found.stale,
@@ -60,7 +65,7 @@ def as_text(found: Survey) -> str:
     if warnings:
         parts.append("\n".join(f"! {warning}" for warning in warnings))
     if found.queues:
-        headers = ("queue", "due", "later", "running", "failed", "oldest due", "workers", "")
+        headers = ("queue", "due", "later", "running", "failed", "oldest due", "workers", "slots", "")
         rows = [
             (
                 queue.name,
@@ -70,6 +75,7 @@ def as_text(found: Survey) -> str:
                 limited(queue.failed, inclusive=True),
                 span(queue.oldest_due_seconds),
                 queue.workers,
+                queue.slots,
                 "paused" if queue.paused else "nobody serves it" if queue.is_unserved else "",
             )
             for queue in found.queues
@@ -95,12 +101,15 @@ def workers_text(found: Survey) -> str:
         return "Workers: none. Start one with: manage.py runjobs"
     lines = []
     for worker in found.workers:
-        names = "all queues" if worker.queues is None else f"queues {', '.join(worker.queues)}"
+        limited = (with_limit(name, worker.limits) for name in worker.queues or ())
+        names = "all queues" if worker.queues is None else f"queues {', '.join(limited)}"
         without = f" but {', '.join(worker.excluded_queues)}" if worker.excluded_queues else ""
         state = "silent" if worker in found.stale else worker.state.lower()
         lines.append(
             f"  #{worker.id} {worker.name}: {state}, heartbeat {span(worker.silent_seconds)} ago, "
             f"up {span(worker.up_seconds)}, {names}{without}"
+            + (f", {worker.memory_bytes // 2**20} MB" if worker.memory_bytes else "")
+            + (f", asked to {worker.asked_to.lower()}" if worker.asked_to else "")
         )
         runs = [job for job in found.running if job.worker == worker.id]
         lines += [
@@ -111,6 +120,11 @@ def workers_text(found: Survey) -> str:
         if len(runs) > MOST_RUNS:
             lines.append(f"      and {len(runs) - MOST_RUNS} more")
     return "Workers:\n" + "\n".join(lines)
+
+
+def with_limit(name: str, limits: Mapping[str, int]) -> str:
+    """Return a queue as the command line names it."""
+    return f"{name}:{limits[name]}" if name in limits else name
 
 
 def warnings_of(found: Survey) -> list[str]:
