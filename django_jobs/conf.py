@@ -7,6 +7,7 @@ Read it with `current()` at the edges and hand plain values down. A wrong key or
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -120,6 +121,15 @@ class Settings:
 
     startup_wait_seconds: float = 60.0
     """How long `runjobs` waits at its start for the database and its tables before it gives up."""
+
+    capture_lines: int = 200
+    """Log lines kept of one run, for tasks with the option `capture`: the first and the last half."""
+
+    capture_bytes: int = 32_768
+    """Largest log kept of one run, in bytes; no line may take more than a quarter."""
+
+    capture_level: str = "DEBUG"
+    """Lowest level that is kept of what the project's loggers let through."""
 
     sensitive_names: tuple[str, ...] = ("password", "secret", "token", "api_key", "authorization", "card")
     """Arguments whose name contains one of these are masked wherever they are shown."""
@@ -271,6 +281,15 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "threads": COUNT,
     "async_slots": COUNT,
     "startup_wait_seconds": SECONDS_OR_ZERO,
+    "capture_lines": COUNT,
+    "capture_bytes": (
+        lambda value: is_count(value) and 1000 <= value <= 2**27,
+        "a whole number from 1000 to 134,217,728",
+    ),
+    "capture_level": (
+        lambda value: isinstance(value, str) and value in logging.getLevelNamesMapping(),
+        "the name of a level of logging, such as 'INFO'",
+    ),
     "sensitive_names": (is_names, "a list of texts"),
     "log_arguments": BOOL,
 }

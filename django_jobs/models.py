@@ -20,6 +20,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs.about import ABOUT, about_in, key_of
 from django_jobs.bulk import BulkAction as BulkAction
+from django_jobs.captures import Capture as Capture
 from django_jobs.conf import QUEUE_NAME_LENGTH, TASK_PATH_LENGTH
 from django_jobs.core.states import FINAL, Decision, Kind, State
 from django_jobs.fields import JSONText, Moment

@@ -8,7 +8,7 @@ The task: a function with its options, and the registry of all that may run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from django.db.models import Model
 
     from django_jobs.backend import JobsBackend
+
+LOGS, QUERIES = CAPTURES = ("logs", "queries")
+"""What can be captured of a run."""
 
 registry: dict[str, JobTask] = {}
 """Every task that this process knows, by its dotted path."""
@@ -91,12 +94,18 @@ class JobTask(Task):  # type: ignore[type-arg]  # generic in the backport only
     """How arguments and return values are stored: "rich" also takes dates, decimals, UUIDs, sets, tuples,
     bytes and mappings with any keys, and gives them back as they were."""
 
+    capture: bool | Sequence[str] = False
+    """What of each run is kept for people to read: "logs", "queries" (their number and time), or with
+    `True` both."""
+
     meta: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Small free-form facts stored with each job and shown in the admin: tags, who enqueued it."""
 
     def __post_init__(self) -> None:
         backend = self.get_backend()
         wanted: datetime | timedelta | None = self.run_after
+        if isinstance(self.capture, list):  # a task is hashable
+            object.__setattr__(self, "capture", tuple(self.capture))
         if isinstance(wanted, timedelta) and not is_jobs_backend(backend):
             object.__setattr__(self, "run_after", timezone.now() + wanted)
         backend.validate_task(self)
@@ -181,6 +190,13 @@ class JobTask(Task):  # type: ignore[type-arg]  # generic in the backport only
         return await (self.func(*args, **kwargs) if self.is_async else Task.acall(self, *args, **kwargs))
 
     @property
+    def captures(self) -> Sequence[str]:
+        """The parts that `capture` names; empty for none."""
+        if isinstance(self.capture, bool):
+            return CAPTURES if self.capture else ()
+        return self.capture
+
+    @property
     def is_async(self) -> bool:
         """Whether the body is a coroutine function."""
         return is_coroutine_function(self.func)
@@ -242,6 +258,7 @@ def task(
     keep_successful: timedelta | Unset | None = ...,
     keep_failed: timedelta | Unset | None = ...,
     encoding: Literal["json", "rich"] = ...,
+    capture: bool | Sequence[str] = ...,
     meta: Mapping[str, Any] = ...,
 ) -> Decorator: ...
 
@@ -371,6 +388,10 @@ def check_options(task: JobTask) -> None:
             )
     if task.encoding not in ("json", "rich"):
         raise InvalidTask(f'encoding of task {name} must be "json" or "rich", not {task.encoding!r}.')
+    if not isinstance(task.capture, bool | tuple) or not all(part in CAPTURES for part in task.captures):
+        raise InvalidTask(
+            f'capture of task {name} must be a bool or a list of "logs" and "queries", not {task.capture!r}.'
+        )
     if not isinstance(task.meta, Mapping):
         raise InvalidTask(f"meta of task {name} must be a dict, not {task.meta!r}.")
     if task.transactional and iscoroutinefunction(task.func):

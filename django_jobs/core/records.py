@@ -132,6 +132,20 @@ class Released:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """What a run logged and asked of databases. `lines` is JSON text, a list of lists."""
+
+    lines: str
+    """Time in seconds since 1970, level, logger and text of each."""
+    cut: int
+    """Lines that are missing, after the first `cut_at`."""
+    cut_at: int
+    queries: int | None
+    """`None` where they weren't counted."""
+    query_seconds: float | None
+
+
 Outcome = Completed | Retried | Failed | Snoozed | Cancelled | Released
 
 
@@ -148,6 +162,8 @@ class Ended:
     """How long the body ran."""
     result: Any = field(default=None, compare=False)
     """The `TaskResult` that was built when the run started, where anyone needed one."""
+    captured: Captured | None = None
+    """What the run logged and asked of databases, where its task wants that kept."""
 
 
 @dataclass(frozen=True, slots=True)

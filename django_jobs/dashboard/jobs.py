@@ -32,8 +32,8 @@ from django_jobs.dashboard.filters import JOB_FILTERS, NAMES, PLAIN, described
 from django_jobs.dashboard.hurried import is_too_long, limited
 from django_jobs.dashboard.lists import CappedPaginator, JobChangeList, search
 from django_jobs.dashboard.pictures import picture
-from django_jobs.dashboard.story import Run, runs_of, timeline
-from django_jobs.models import Attempt, Job, Worker
+from django_jobs.dashboard.story import Run, captures_of, runs_of, timeline
+from django_jobs.models import Attempt, Capture, Job, Worker
 
 
 def job_button(action: Action) -> Any:
@@ -287,8 +287,9 @@ class JobAdmin(ChangingPages, ReadOnlyPages):
         workers: dict[int | None, Worker] = {}
         if request.user.has_perm("django_jobs.view_worker"):
             workers = Worker.objects.using(instance._state.db).in_bulk({run.worker for run in runs} - {None})
+        captures = captures_of(instance, runs) if self.may(request, "view_arguments") else {}
         return {
-            "runs": [self.shown_run(run, workers.get(run.worker)) for run in runs],
+            "runs": [self.shown_run(run, workers.get(run.worker), captures.get(run.number)) for run in runs],
             "earlier_runs": earlier,
             "timeline": timeline(instance, runs),
             "picture": picture(instance, runs),
@@ -306,11 +307,11 @@ class JobAdmin(ChangingPages, ReadOnlyPages):
                 return found
         return None
 
-    def shown_run(self, run: Attempt, worker: Worker | None) -> Run:
+    def shown_run(self, run: Attempt, worker: Worker | None, capture: Capture | None) -> Run:
         """Return one run for the page, with the name and page of its worker where they are to be had."""
         if worker is None:
-            return Run(run, worker_name="" if run.worker is None else f"#{run.worker}")
-        return Run(run, self.address_of(worker), str(worker))
+            return Run(run, worker_name="" if run.worker is None else f"#{run.worker}", capture=capture)
+        return Run(run, self.address_of(worker), str(worker), capture)
 
     @admin.display(description=_("due"))
     def shown_due(self, job: Job) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.utils import timezone
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 
+from django_jobs.captures import Capture, Line
 from django_jobs.core.states import Decision, State
 from django_jobs.dashboard import shown
 from django_jobs.models import Attempt, Job
@@ -45,6 +46,7 @@ class Run:
     attempt: Attempt
     worker_url: str = ""
     worker_name: str = ""
+    capture: Capture | None = None
 
     @property
     def number(self) -> int:
@@ -84,6 +86,50 @@ class Run:
         """The exception in one line; "" when there was none."""
         name, message = self.attempt.exception_class, self.attempt.message
         return shown.cut(f"{name}: {message}" if name and message else name or message)
+
+    @property
+    def captured(self) -> str:
+        """What was captured in one line: how many log lines, how many queries and their time."""
+        found = self.capture
+        if found is None:
+            return ""
+        number = len(self.log) - bool(found.cut) + found.cut
+        words = ngettext("%(number)s log line", "%(number)s log lines", number)
+        parts = [words % {"number": shown.grouped(number)}]
+        if found.queries is not None:
+            words = ngettext("%(number)s query in %(span)s", "%(number)s queries in %(span)s", found.queries)
+            span = shown.span(timedelta(seconds=found.query_seconds or 0))
+            parts.append(words % {"number": shown.grouped(found.queries), "span": span})
+        return " · ".join(parts)
+
+    @property
+    def log(self) -> list[LogLine]:
+        """The captured lines for the page."""
+        return [] if self.capture is None else [log_line(line) for line in self.capture.log()]
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a captured log as it is shown; a mark for those that are missing has no level."""
+
+    text: str
+    level: str = ""
+    when: str = ""
+    logger: str = ""
+
+
+def log_line(line: Line | int) -> LogLine:
+    """Return a captured line, or the number of missing ones, for the page."""
+    if isinstance(line, int):
+        words = ngettext("… %(number)s line was cut …", "… %(number)s lines were cut …", line)
+        return LogLine(words % {"number": shown.grouped(line)})
+    local = timezone.localtime(line.at)
+    return LogLine(line.text, line.level, f"{local:%H:%M:%S}.{local.microsecond // 1000:03}", line.logger)
+
+
+def captures_of(job: Job, runs: Sequence[Attempt]) -> dict[int, Capture]:
+    """Return what was captured of `runs`, by their numbers."""
+    return {found.number: found for found in job.captures.filter(number__in=[run.number for run in runs])}
 
 
 def runs_of(job: Job) -> tuple[list[Attempt], int]:

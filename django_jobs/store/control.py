@@ -86,7 +86,9 @@ DISCARD = """
          WHERE id = ANY(%(ids)s::bigint[]) AND state <> 'RUNNING'
      RETURNING id),
     attempts AS (
-        DELETE FROM django_jobs_attempt USING job WHERE job_id = job.id)
+        DELETE FROM django_jobs_attempt USING job WHERE job_id = job.id),
+    captures AS (
+        DELETE FROM django_jobs_capture USING job WHERE job_id = job.id)
     SELECT id FROM job
 """
 

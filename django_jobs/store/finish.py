@@ -45,7 +45,7 @@ COMPLETE = """
  RETURNING job.id
 """
 
-COMPLETE_AND_DELETE = """
+DELETE = """
     WITH done AS (
         SELECT * FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS done (id, attempt)),
     job AS (
@@ -55,8 +55,24 @@ COMPLETE_AND_DELETE = """
      RETURNING job.id),
     attempts AS (
         DELETE FROM django_jobs_attempt USING job WHERE job_id = job.id)
+"""
+
+COMPLETE_AND_DELETE = (
+    DELETE
+    + """
     SELECT id FROM job
 """
+)
+
+# Where some have run before: what was captured of those runs goes too. In the first run there is nothing yet.
+COMPLETE_AND_DELETE_ALL = (
+    DELETE
+    + """
+    , captures AS (
+        DELETE FROM django_jobs_capture USING job WHERE job_id = job.id)
+    SELECT id FROM job
+"""
+)
 
 END = """
     WITH ended AS (
@@ -105,6 +121,22 @@ END = """
     SELECT id, state, GREATEST(LEAST(run_after, '9999-12-30Z'), '0001-01-03Z') FROM job
 """
 
+# Before the outcome, whose statement then finds the rows as they are here: locked, and still this run's.
+CAPTURE = """
+    INSERT INTO django_jobs_capture (job_id, number, lines, cut, cut_at, queries, query_seconds)
+    SELECT run.id, run.attempt, run.lines::json, run.cut, run.cut_at, run.queries, run.query_seconds
+      FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(lines)s::text[], %(cuts)s::int[],
+                  %(cut_ats)s::int[], %(queries)s::int[], %(query_seconds)s::float8[])
+        AS run (id, attempt, lines, cut, cut_at, queries, query_seconds)
+     CROSS JOIN LATERAL (
+           SELECT FROM django_jobs_job AS job
+            WHERE job.id = run.id AND job.attempt = run.attempt AND job.worker = %(worker)s
+              AND job.state || '' = 'RUNNING'
+              FOR UPDATE) AS job
+        ON CONFLICT (job_id, number) DO NOTHING
+ RETURNING job_id
+"""
+
 # Claims of ours that nobody knows of: their answer was lost with a connection.
 RELEASE = """
     UPDATE django_jobs_job AS job
@@ -132,33 +164,41 @@ ENDED_AS = """
             WHERE job_id = run.id AND number = run.attempt AND worker = %(worker)s) AS attempt ON true
 """
 
-STATEMENTS = frozenset({COMPLETE, COMPLETE_AND_DELETE, END})
+STATEMENTS = frozenset({CAPTURE, COMPLETE, COMPLETE_AND_DELETE, COMPLETE_AND_DELETE_ALL, END})
 """Those that `finish` may return."""
 
 
 def finish(worker: int, ended: Iterable[Ended], *, keep_cancelled: timedelta | None) -> list[Statement]:
     """
     Return the statements that write what `worker`'s runs came to; each returns the ids it wrote, and the
-    state and due time of jobs whose state was decided there.
+    state and due time of jobs whose state was decided there. What was captured of runs goes first.
 
     `keep_cancelled` is how long a job stays that would have run again, but for a cancel request.
     """
     kept: list[Ended] = []
     dropped: list[Ended] = []
     others: list[Ended] = []
+    captured: list[Ended] = []
     for end in ended:
         match end.outcome:
             case Completed(keep=keep) if keep is not None and not keep:
                 dropped.append(end)
+                continue
             case Completed():
                 kept.append(end)
             case _:
                 others.append(end)
+        if end.captured is not None:
+            captured.append(end)
     statements: list[Statement] = []
+    if captured:
+        statements.append((CAPTURE, capture_parameters(worker, captured)))
     if kept:
         statements.append((COMPLETE, complete_parameters(worker, kept)))
     if dropped:
-        statements.append((COMPLETE_AND_DELETE, run_parameters(worker, dropped)))
+        ran_before = any(end.job.attempt > 1 for end in dropped)
+        text = COMPLETE_AND_DELETE_ALL if ran_before else COMPLETE_AND_DELETE
+        statements.append((text, run_parameters(worker, dropped)))
     if others:
         parameters = end_parameters(worker, others) | {"keep_cancelled": interval(keep_cancelled)}
         statements.append((END, parameters))
@@ -174,7 +214,8 @@ def as_stored(ended: Ended, row: Sequence[Any]) -> Ended:
 
 def finish_here(cursor: Cursor, worker: int, ended: Ended) -> bool:
     """Write one outcome on `cursor`, in its open transaction; return whether the run was still ours."""
-    return any(run(cursor, statement) for statement in finish(worker, [ended], keep_cancelled=None))
+    written = [run(cursor, statement) for statement in finish(worker, [ended], keep_cancelled=None)]
+    return bool(written[-1])
 
 
 def release(worker: int, runs: Sequence[Sequence[Any]], *, keep_cancelled: timedelta | None) -> Statement:
@@ -209,6 +250,18 @@ def run_parameters(worker: int, ended: Sequence[Ended]) -> dict[str, Any]:
         "worker": worker,
         "ids": array(end.job.id for end in ended),
         "attempts": array(end.job.attempt for end in ended),
+    }
+
+
+def capture_parameters(worker: int, ended: Sequence[Ended]) -> dict[str, Any]:
+    """Return the parameters of `CAPTURE`, for runs of which something was captured."""
+    found = [end.captured for end in ended if end.captured is not None]
+    return run_parameters(worker, ended) | {
+        "lines": [captured.lines for captured in found],
+        "cuts": [captured.cut for captured in found],
+        "cut_ats": [captured.cut_at for captured in found],
+        "queries": [captured.queries for captured in found],
+        "query_seconds": [captured.query_seconds for captured in found],
     }
 
 

@@ -25,7 +25,9 @@ PRUNE = """
     job AS (
         DELETE FROM django_jobs_job AS job USING doomed WHERE job.id = doomed.id RETURNING job.id),
     attempts AS (
-        DELETE FROM django_jobs_attempt USING job WHERE job_id = job.id)
+        DELETE FROM django_jobs_attempt USING job WHERE job_id = job.id),
+    captures AS (
+        DELETE FROM django_jobs_capture USING job WHERE job_id = job.id)
     SELECT (SELECT count(*) FROM job), (SELECT max(expires_at) FROM doomed)
 """
 
@@ -41,7 +43,9 @@ PRUNE_CHOSEN = """
         DELETE FROM django_jobs_job AS job
          WHERE job.id = ANY(ARRAY(SELECT id FROM doomed)) RETURNING job.id),
     attempts AS (
-        DELETE FROM django_jobs_attempt WHERE job_id = ANY(ARRAY(SELECT id FROM job)))
+        DELETE FROM django_jobs_attempt WHERE job_id = ANY(ARRAY(SELECT id FROM job))),
+    captures AS (
+        DELETE FROM django_jobs_capture WHERE job_id = ANY(ARRAY(SELECT id FROM job)))
     SELECT count(*) FROM job
 """
 

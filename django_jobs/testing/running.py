@@ -32,6 +32,7 @@ from django_jobs.store import claim, finish, moment, workers
 from django_jobs.store.cursor import Rows, Statement, run
 from django_jobs.tasks import registry
 from django_jobs.testing.sheltering import is_aborted, leave, take_shelter
+from django_jobs.worker import capturing
 from django_jobs.worker.announcer import announce
 from django_jobs.worker.executor import Executor
 from django_jobs.worker.process import rules_of
@@ -189,6 +190,8 @@ class Session:
     ) -> None:
         if error is None or not (self.connection.needs_rollback or is_aborted(self.connection)):
             self.ask(workers.sign_off(self.worker, "the test's call ended"))
+        if capturing.running.get() is None:
+            capturing.stop_listening()
 
     @property
     def ran(self) -> Ran:
@@ -261,7 +264,8 @@ class Session:
         """Run one claimed job, write what it came to, and have it announced."""
         shelters = take_shelter()
         if registry[job.task_path].is_async:
-            ended = async_to_sync(self.executor.run_async)(job)
+            with capturing.counting():  # in this thread, which has the connections of async bodies too
+                ended = async_to_sync(self.executor.run_async)(job)
         else:
             ended = self.executor.run(job)
         try:
@@ -278,7 +282,7 @@ class Session:
         rows: list[Sequence[object]] = [(ended.job.id,)] if ended.stored else self.finish(ended)
         if not rows:
             return ended  # the body deleted its own row, or changed its state: there is nothing to tell
-        ended = finish.as_stored(ended, rows[0])
+        ended = finish.as_stored(ended, rows[-1])
         shelters = take_shelter()
         announce(ended, self.alias)
         leave(shelters)

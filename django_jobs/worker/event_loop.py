@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from threading import Thread
 from time import monotonic
 from typing import Any
@@ -116,7 +117,7 @@ class AsyncSlots:
         ended = await self.executor.run_async(run.job, prepare=check_bridged_connections)
         outcome = self.ending.pop(run.job.id, None)
         if outcome is not None and isinstance(ended.exception, asyncio.CancelledError):
-            ended = Ended(run.job, outcome, None, False, ended.seconds, ended.result)
+            ended = replace(ended, outcome=outcome, exception=None)
         if self.tasks.get(run.job.id, (None, None))[1] is run:
             self.tasks.pop(run.job.id, None)
         self.stuck.pop(run, None)

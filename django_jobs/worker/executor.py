@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -39,6 +40,7 @@ from django_jobs.results import as_shown, meta_of, of_claim
 from django_jobs.tasks import UNSET, JobTask, backend_of, registry
 from django_jobs.telemetry import DONE_LEVEL, STARTED_LEVEL, is_heard, logger
 from django_jobs.timeouts import timeout_of
+from django_jobs.worker.capturing import Capture, Limits
 from django_jobs.worker.traces import storable, trace_of
 
 
@@ -55,6 +57,7 @@ class Rules:
     keep_failed: timedelta | None
     max_error_chars: int
     max_argument_bytes: int
+    capture: Limits = field(default_factory=Limits)
 
 
 def nothing() -> None:
@@ -84,28 +87,36 @@ class Executor:
         outcome: Outcome
         exception: BaseException | None = None
         stored = False
+        capture: Capture | None = None
         try:
             task, args, kwargs = self.call_of(job)
             result = self.announce(job, task, args, kwargs)
             given = self.arguments(job, task, args, result)
             context = contextvars.copy_context()
+            body: Callable[..., Any] = task.call
+            if task.capture:
+                capture = Capture(task.captures, self.rules.capture)
+                body = partial(capture.around, body)
             if task.transactional:
-                outcome = context.run(self.run_transactional, job, task, given, kwargs)
+                body = partial(body, *given, **kwargs)
+                outcome = context.run(self.run_transactional, job, task, body, capture)
                 stored = True
             else:
-                outcome = self.completed(task, context.run(task.call, *given, **kwargs))
+                outcome = self.completed(task, context.run(body, *given, **kwargs))
         except BaseException as error:  # noqa: BLE001  (whatever a body raises is its outcome)
             exception = error
             outcome = self.outcome_of(job, error)
-        return Ended(job, outcome, exception, stored, perf_counter() - start, result)
+        ended = Ended(job, outcome, exception, stored, perf_counter() - start, result)
+        return ended if capture is None else replace(ended, captured=capture.result())
 
     def run_transactional(
-        self, job: ClaimedJob, task: JobTask, given: list[Any], kwargs: dict[str, Any]
+        self, job: ClaimedJob, task: JobTask, body: Callable[[], Any], capture: Capture | None
     ) -> Outcome:
         """Run the body and write its outcome in one transaction. Raises ClaimLost, rolling all of it back."""
         with transaction.atomic(using=self.rules.database):
-            outcome = self.completed(task, task.call(*given, **kwargs))
-            if not self.settle(Ended(job, outcome)):
+            outcome = self.completed(task, body())
+            captured = None if capture is None else capture.result()
+            if not self.settle(Ended(job, outcome, captured=captured)):
                 raise ClaimLost(f"Job {job.id} was taken over while its transaction was open.")
         return outcome
 
@@ -121,17 +132,23 @@ class Executor:
         result: AnyResult | None = None
         outcome: Outcome
         exception: BaseException | None = None
+        capture: Capture | None = None
         try:
             task, args, kwargs = self.call_of(job)
             result = self.announce(job, task, args, kwargs)
             if (preparing := prepare()) is not None:
                 await preparing
-            value = await task.acall(*self.arguments(job, task, args, result), **kwargs)
+            body: Callable[..., Awaitable[Any]] = task.acall
+            if task.capture:
+                capture = Capture(task.captures, self.rules.capture)
+                body = partial(capture.around_async, body)
+            value = await body(*self.arguments(job, task, args, result), **kwargs)
             outcome = self.completed(task, value)
         except BaseException as error:  # noqa: BLE001  (as above; some would stop the event loop)
             exception = error
             outcome = self.outcome_of(job, error)
-        return Ended(job, outcome, exception, False, perf_counter() - start, result)
+        ended = Ended(job, outcome, exception, False, perf_counter() - start, result)
+        return ended if capture is None else replace(ended, captured=capture.result())
 
     def call_of(self, job: ClaimedJob) -> tuple[JobTask, list[Any], dict[str, Any]]:
         """Return the task and its arguments. Raises UnknownTask or UndecodableText."""

@@ -98,6 +98,8 @@ class Ledger:
         for ended in islice(self.ended.values(), size):
             if isinstance(ended.outcome, Completed):
                 characters += len(ended.outcome.return_value or "")
+            if ended.captured is not None:
+                characters += len(ended.captured.lines)
             if found and characters > BATCH_CHARACTERS:
                 break
             found.append(ended)

@@ -28,6 +28,7 @@ from django_jobs.tasks import registry
 from django_jobs.telemetry import logger
 from django_jobs.worker.announcer import Announcer
 from django_jobs.worker.board import Board
+from django_jobs.worker.capturing import limits_of
 from django_jobs.worker.claiming import Claiming, Served
 from django_jobs.worker.dispatcher import ASYNC, SYNC, Dispatcher
 from django_jobs.worker.drain import is_drained
@@ -352,6 +353,7 @@ def rules_of(settings: conf.Settings, alias: str) -> Rules:
         keep_failed=settings.keep_failed,
         max_error_chars=settings.max_error_chars,
         max_argument_bytes=settings.max_argument_bytes,
+        capture=limits_of(settings),
     )
 
 

@@ -67,8 +67,12 @@ def write_singly(dispatcher: Dispatcher, ended: Sequence[Ended]) -> Rows:
     rows: list[Sequence[Any]] = []
     for end in ended:
         try:
-            [written] = run_together(dispatcher.connection, dispatcher.finishing([end]))
+            *_, written = run_together(dispatcher.connection, dispatcher.finishing([end]))
         except REFUSALS as error:
+            if end.captured is not None:  # what was captured is the least of it
+                logger.warning("job %s: what was captured is dropped: %s", end.job.id, one_line(error))
+                rows += write_singly(dispatcher, [replace(end, captured=None)])
+                continue
             failed = Failed(kind=Kind.ERROR, trace=trace_of_refusal(error), keep=dispatcher.keep_cancelled)
             told = type(error)(failed.trace.message)  # the server's own quotes the row, and would be logged
             refused = replace(end, outcome=failed, exception=told)

@@ -12,7 +12,13 @@ import traceback
 from django_jobs.core.records import Trace
 
 CALLERS = frozenset(
-    {"django_jobs.worker.executor", "django_jobs.tasks", "django.tasks.base", "django_tasks.base"}
+    {
+        "django_jobs.worker.executor",
+        "django_jobs.worker.capturing",
+        "django_jobs.tasks",
+        "django.tasks.base",
+        "django_tasks.base",
+    }
 )
 """Modules through which a body is called."""
 

@@ -77,7 +77,7 @@ def test_a_job_takes_so_many_statements_however_many_attempts_it_has(admin_clien
         if number in (1, 30):
             counts.append(statements(admin_client, detail(job)))
 
-    assert counts == [3, 3]  # job, attempts, workers
+    assert counts == [4, 4]  # job, attempts, workers, captures
 
 
 def test_a_worker_takes_so_many_statements_however_many_jobs_it_runs(admin_client, make_job, make_worker):

@@ -21,7 +21,7 @@ from django.utils import timezone, translation
 
 from django_jobs.management.commands.jobs import Command
 from django_jobs.management.operating import acting
-from django_jobs.models import Attempt, Job, Queue, Worker
+from django_jobs.models import Attempt, Capture, Job, Queue, Worker
 from django_jobs.operations import Operations
 from django_jobs.store import matching
 from django_jobs.testing import drain, run_due
@@ -266,6 +266,25 @@ class TestShow:
 
         assert "hunter2" not in jobs("show", job.pk)
         assert "sensitive arguments can't be told" in jobs("show", job.pk)
+
+    def test_what_was_captured_is_shown_under_its_run(self):
+        job = row("SUCCESSFUL")
+        lines = [
+            [1_800_000_000.25, "INFO", "shop", "one\x1b[2J"],
+            [1_800_000_001, "ERROR", "shop", "two\nmore"],
+        ]
+        Job.objects.filter(pk=job.pk).update(last_attempted_at=Now())
+        Capture.objects.create(job=job, number=1, lines=lines, cut=7, cut_at=1, queries=3, query_seconds=0.5)
+
+        text = jobs("show", job.pk)
+        [found] = jobs_json("show", job.pk)["jobs"]
+
+        assert "3 queries in 0.500 s" in text
+        assert "INFO shop: one\\x1b[2J\n       … 7 lines cut …\n" in text
+        assert "ERROR shop: two\n       more" in text
+        captured = found["runs"][0]["captured"]
+        assert [line["text"] for line in captured["log"]] == ["one\x1b[2J", "two\nmore"]
+        assert (captured["cut"], captured["cut_at"], captured["queries"]) == (7, 1, 3)
 
     def test_only_the_latest_runs_of_many_are_shown(self):
         job = row("FAILED", attempt=5)

@@ -7,9 +7,10 @@ were taken and once with those of an empty table.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
-from django_jobs.core.records import Completed, Ended
+from django_jobs.core.records import Captured, Completed, Ended
 from django_jobs.core.states import State
 from django_jobs.store import claim, finish, prune, rescue, workers
 from tests import jobs
@@ -44,6 +45,13 @@ def ends(outcomes):
 COMPLETE, COMPLETE_AND_DELETE, END = finish.finish(
     WORKER, ends([DONE, DELETED, RETRIED, FAILED, SNOOZED, CANCELLED]), keep_cancelled=None
 )
+CAPTURED = Captured(lines="[]", cut=0, cut_at=0, queries=1, query_seconds=0.1)
+CAPTURE, _ = finish.finish(
+    WORKER, [replace(end, captured=CAPTURED) for end in ends([DONE])], keep_cancelled=None
+)
+[COMPLETE_AND_DELETE_ALL] = finish.finish(
+    WORKER, [Ended(claimed_job(id=100, attempt=2), DELETED)], keep_cancelled=None
+)
 ROOMS = [claim.Room(f"q{number}", 100, PLACES) for number in range(3)]
 
 STATEMENTS = {
@@ -52,7 +60,9 @@ STATEMENTS = {
     "SURVEY": (claim.survey(), {"django_jobs_ready"}),
     "COMPLETE": (COMPLETE, {PRIMARY_KEY}),
     "COMPLETE_AND_DELETE": (COMPLETE_AND_DELETE, {PRIMARY_KEY}),
+    "COMPLETE_AND_DELETE_ALL": (COMPLETE_AND_DELETE_ALL, {PRIMARY_KEY, "django_jobs_capture_number"}),
     "END": (END, {PRIMARY_KEY}),
+    "CAPTURE": (CAPTURE, {PRIMARY_KEY}),
     "RELEASE": (finish.release(WORKER, [(7, 1), (8, 1)], keep_cancelled=None), {PRIMARY_KEY}),
     "PRUNE": (prune.prune(1000), {"django_jobs_expiry", PRIMARY_KEY}),
     "ORPHANS": (rescue.orphans(), {"django_jobs_running"}),

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from django.db import connection
 
-from django_jobs.core.records import ClaimedJob, Completed, Ended
+from django_jobs.core.records import Captured, ClaimedJob, Completed, Ended
 from django_jobs.core.states import State
 from django_jobs.models import Job
 from django_jobs.worker.options import WorkerOptions
@@ -47,11 +47,12 @@ class Wheel:
         self.dispatcher.cycle()
         return dict(self.counts)
 
-    def end_all(self):
+    def end_all(self, captured=None):
         """Have all jobs that were started complete."""
         done, self.started[:] = list(self.started), []
+        outcome = Completed(return_value=None, keep=None)
         for job in done:
-            self.dispatcher.events.put(Ended(job, Completed(return_value=None, keep=None), seconds=1.0))
+            self.dispatcher.events.put(Ended(job, outcome, seconds=1.0, captured=captured))
         self.dispatcher.wait(0)
         return done
 
@@ -98,6 +99,22 @@ def test_outcomes_are_announced_while_the_server_stores_the_next(wheel, monkeypa
 
     dispatcher.tick()
     assert set(told) == first | second
+
+
+def test_what_was_captured_of_a_hundred_jobs_is_one_more_in_the_same_round_trip_and_commit(wheel):
+    jobs.ok.enqueue_many(() for _ in range(4 * SLOTS))
+    captured = Captured(lines="[]", cut=0, cut_at=0, queries=1, query_seconds=0.1)
+    for _ in range(2):
+        wheel.turn()
+        wheel.end_all(captured)
+
+    assert wheel.turn() == {"statements": 3, "round trips": 1}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*), count(DISTINCT log.xmin::text) FROM django_jobs_capture AS log"
+            "  JOIN django_jobs_job AS job ON job.id = log.job_id AND job.xmin::text = log.xmin::text"
+        )
+        assert cursor.fetchone() == (2 * SLOTS, 2)
 
 
 def test_the_last_jobs_cost_one_statement_and_what_is_left_to_look_for(wheel):

@@ -9,11 +9,12 @@ from typing import Any
 from django.db import connections
 
 from django_jobs import conf
+from django_jobs.captures import Line
 from django_jobs.core.masking import masked, masked_positional
 from django_jobs.dashboard.explaining import Explanation
-from django_jobs.dashboard.story import runs_of
+from django_jobs.dashboard.story import captures_of, runs_of
 from django_jobs.management.operating.printing import lines, moment, plain, span
-from django_jobs.models import Attempt, Job
+from django_jobs.models import Attempt, Capture, Job
 from django_jobs.store.overview import worker_names
 from django_jobs.tasks import positional_names
 
@@ -29,6 +30,7 @@ def told(job: Job, most_runs: int) -> dict[str, Any]:
     runs, earlier = runs_of(job)
     if len(runs) > most_runs:
         runs, earlier = runs[-most_runs:], earlier + len(runs) - most_runs
+    captures = captures_of(job, runs)
     ids = sorted({run.worker for run in runs if run.worker is not None} | {job.worker or 0} - {0})
     with connections[str(job._state.db)].cursor() as cursor:
         workers = worker_names(cursor, ids)
@@ -58,11 +60,11 @@ def told(job: Job, most_runs: int) -> dict[str, Any]:
         "cancel_requested_at": job.cancel_requested_at,
         "duration_seconds": job.duration,
         "earlier_runs": earlier,
-        "runs": [told_run(run, workers) for run in runs],
+        "runs": [told_run(run, workers, captures.get(run.number)) for run in runs],
     }
 
 
-def told_run(run: Attempt, workers: Mapping[int, str]) -> dict[str, Any]:
+def told_run(run: Attempt, workers: Mapping[int, str], capture: Capture | None) -> dict[str, Any]:
     """Return one run as the documented object."""
     return {
         "number": run.number,
@@ -77,6 +79,18 @@ def told_run(run: Attempt, workers: Mapping[int, str]) -> dict[str, Any]:
         "message": run.message,
         "traceback": run.traceback,
         "next_run_after": run.next_run_after,
+        "captured": None if capture is None else told_capture(capture),
+    }
+
+
+def told_capture(capture: Capture) -> dict[str, Any]:
+    """Return what was captured of a run as the documented object."""
+    return {
+        "log": [line._asdict() for line in capture.log() if isinstance(line, Line)],
+        "cut": capture.cut,
+        "cut_at": capture.cut_at,
+        "queries": capture.queries,
+        "query_seconds": capture.query_seconds,
     }
 
 
@@ -156,4 +170,16 @@ def runs_text(runs: Sequence[Mapping[str, Any]], earlier: int) -> list[str]:
             part for part in (run["exception_class"], run["message"]) if part
         )
         told += [f"       {line}" for line in lines(text.rstrip())] if text else []
+        told += captured_text(run["captured"]) if run["captured"] else []
     return told
+
+
+def captured_text(found: Mapping[str, Any]) -> list[str]:
+    """Return what was captured of a run for people."""
+    told = []
+    if found["queries"] is not None:
+        told.append(f"       {found['queries']} queries in {found['query_seconds']:.3f} s")
+    log = [f"{moment(line['at'])} {line['level']} {line['logger']}: {line['text']}" for line in found["log"]]
+    if found["cut"]:
+        log.insert(found["cut_at"], f"… {found['cut']} lines cut …")
+    return told + [f"       {part}" for line in log for part in lines(line)]
