@@ -82,10 +82,10 @@ def run_together(
     """
     if len(statements) == 1:
         meanwhile()
-        return [connection.execute(*statements[0]).fetchall()]
+        return [connection.execute(*statements[0], binary=True).fetchall()]
     try:
         with connection.pipeline():
-            cursors = [connection.execute(*statement) for statement in statements]
+            cursors = [connection.execute(*statement, binary=True) for statement in statements]
             meanwhile()
     except psycopg.Error:
         forget_prepared(connection)
