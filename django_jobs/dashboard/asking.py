@@ -1,7 +1,7 @@
 """
-Asking workers to drain or to stop: the buttons of their pages, and what became of a request in words.
+Asking workers to drain or to stop: the buttons of their pages.
 
-The words are also those of `manage.py jobs`. What is asked, and of whom, is decided in `store/steering.py`.
+What is asked, and of whom, is decided in `store/steering.py`; `answering` says what became of it.
 """
 
 from __future__ import annotations
@@ -21,56 +21,15 @@ from django.utils.translation import gettext_lazy as _
 from django_jobs import conf
 from django_jobs.core.states import Wish
 from django_jobs.dashboard.actions import NoChoice
+from django_jobs.dashboard.answering import doubt, told
 from django_jobs.dashboard.base import ReadOnlyPages, button
 from django_jobs.dashboard.confirming import Crumb, Question, ask
-from django_jobs.dashboard.shown import span
 from django_jobs.models import Worker, WorkerState
 from django_jobs.operations import Operations
 from django_jobs.store.steering import Answer, Verdict
 
 MOST_TOLD = 10
 """Workers that weren't asked of which the message tells one by one."""
-
-
-def told(answer: Answer, wish: Wish) -> str:
-    """Return what became of `wish` at one worker."""
-    words = {"worker": f"{answer.name} #{answer.worker}", "host": answer.host, "pid": answer.pid}
-    match answer.verdict:
-        case Verdict.ASKED:
-            asked = (
-                gettext("Asked %(worker)s to drain: it claims nothing more, and ends when all it runs has.")
-                if wish == Wish.DRAIN
-                else gettext(
-                    "Asked %(worker)s to stop: what it still runs after its time of grace is handed back."
-                )
-            )
-            silent = answer.silent_seconds > conf.current().dead_after_seconds
-            return f"{asked % words} {doubt(answer.silent_seconds)}" if silent else asked % words
-        case Verdict.REPEATED:
-            return gettext("Skipped: %(by)s asked %(worker)s to %(wish)s %(span)s ago.") % {
-                **words,
-                "by": answer.asked_before_by or gettext("somebody"),
-                "wish": gettext("stop") if answer.asked_before == Wish.STOP else gettext("drain"),
-                "span": span(timedelta(seconds=answer.asked_seconds or 0)),
-            }
-        case Verdict.ENDING:
-            return gettext("Skipped: %(worker)s ends already, without having been asked here.") % words
-        case Verdict.ENDED:
-            return gettext("Skipped: %(worker)s has ended.") % words
-        case Verdict.LOST:
-            return gettext("Skipped: %(worker)s was declared dead.") % words
-        case Verdict.TOO_OLD:
-            says = gettext(
-                "Skipped: %(worker)s runs a version of django_jobs that can’t be asked. Send SIGTERM to "
-                "process %(pid)s on %(host)s."
-            )
-            return says % words
-
-
-def doubt(silent_seconds: float) -> str:
-    """Return what is to be said of a worker that may be dead."""
-    says = gettext("Nothing has been heard of it for %(span)s: if it is dead, it won’t hear of this.")
-    return says % {"span": span(timedelta(seconds=silent_seconds))}
 
 
 def can_be_asked(worker: Any, wish: Wish) -> bool:

@@ -208,8 +208,9 @@ class WorkerAdmin(AskingPages):
     @admin.display(description=_("state"))
     def shown_state(self, worker: Any) -> SafeString:
         if is_stale(worker):
-            return shown.badge(gettext("silent: probably dead"), "lost")
-        state = shown.badge(worker.get_state_display(), f"worker-{worker.state.lower()}")
+            state = shown.badge(gettext("silent: probably dead"), "lost")
+        else:
+            state = shown.badge(worker.get_state_display(), f"worker-{worker.state.lower()}")
         if not (worker.is_live and worker.asked_to):
             return state
         asked = gettext("asked to stop") if worker.asked_to == Wish.STOP else gettext("asked to drain")

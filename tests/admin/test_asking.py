@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db import connection
 from django.urls import reverse
 
+from django_jobs.models import Worker
 from tests.admin.conftest import WORKERS, texts
+from tests.eventually import eventually
+from tests.scenarios.harness import Processes
 
 pytestmark = pytest.mark.django_db
 
@@ -111,6 +115,7 @@ class TestAsking:
 
         for text in (page, told):
             assert "Nothing has been heard of it for 1 h 0 min: if it is dead" in text
+        assert "asked to stop" in operator.get(WORKERS).content.decode()
 
     @pytest.mark.parametrize(
         ("columns", "says", "told"),
@@ -200,3 +205,33 @@ def test_only_what_would_change_something_is_offered(operator, new, columns, off
     page = operator.get(f"{WORKERS}{worker.pk}/change/").content.decode()
 
     assert [action for action in ("drain", "stop") if asks(worker, action) in page] == offered
+
+
+@pytest.fixture
+def runjobs(transactional_db, tmp_path):
+    """Starts real `runjobs` on the database of the test."""
+    starter = Processes(tmp_path, {"SCENARIO_DATABASE": connection.settings_dict["NAME"]})
+    yield starter
+    starter.close()
+
+
+@pytest.mark.django_db(transaction=True)
+class TestRealProcesses:
+    def test_they_stand_under_their_supervisor_and_end_with_it(self, runjobs, admin_client):
+        runner = runjobs("--processes", "2", "--queue", "mail:2", "--threads", "4").is_ready(2)
+        eventually(lambda: not Worker.objects.filter(memory_bytes=None).exists())
+
+        [tree] = admin_client.get(WORKERS).context["trees"]
+        assert tree.supervisor == f"{Worker.objects.latest('pk').host}:{runner.pid}"
+        assert len(tree.rows) == 2
+        assert tree.memory != "unknown"
+        page = admin_client.get("/admin/django_jobs/queue/mail/change/").content.decode()
+        assert "0/4" in page
+
+        stop = tree.buttons[-1]["path"]
+        [told] = texts(admin_client.post(stop, {"scope": "all"}, follow=True))
+
+        assert told == "Asked 2 processes to stop."
+        assert runner.ends() == 0
+        page = admin_client.get(WORKERS).content.decode()
+        assert "stopped, as admin asked" in page

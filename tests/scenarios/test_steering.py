@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from django_jobs.dashboard.explaining import explain
 from django_jobs.models import Worker
 from django_jobs.operations import Operations
 from django_jobs.store.steering import Verdict
@@ -181,3 +182,18 @@ def test_a_worker_that_was_taken_for_dead_still_does_what_it_was_asked(runjobs):
     last = Worker.objects.latest("pk")
     assert last.pk > worker.pk
     assert last.ending == "stopped, as ada asked"
+
+
+def test_the_limit_of_a_queue_is_told_while_its_worker_has_free_slots(runjobs):
+    runjobs("--queue", "mail:1", "--threads", "4").is_ready()
+    held = tasks.send.enqueue("open")
+    begun("open", 1)
+    waiting = tasks.send.enqueue("open")
+
+    [reason] = explain("default", int(waiting.id)).reasons
+
+    assert reason.key == "limit"
+    assert "may run 1 of its jobs at once" in reason.says
+    assert reason.remedy.endswith("manage.py runjobs --queue=mail:2")
+    runjobs.open("open")
+    is_done(held, waiting)

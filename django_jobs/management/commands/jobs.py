@@ -16,7 +16,7 @@ from django.utils.translation import override
 
 from django_jobs import conf
 from django_jobs.checks import missing_tables
-from django_jobs.dashboard.asking import told
+from django_jobs.dashboard.answering import told
 from django_jobs.dashboard.explaining import explain
 from django_jobs.dashboard.surveying import survey
 from django_jobs.discovery import discover
