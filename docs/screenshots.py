@@ -1,10 +1,10 @@
 """
-Pictures of the admin's pages, with sample rows: `python docs/screenshots.py [folder]`.
+Pictures of the admin's pages, with sample rows: `python docs/screenshots.py [folder] [words of names…]`.
 
-Needs Debian's `chromium` (or CHROMIUM in the environment) and the `demo` extra. Starts the site on a database
-that is deleted again, serves it under the policy `default-src 'self'`, and writes each page in light, dark,
-phone width and right-to-left to docs/_build/screenshots/. Ends with status 1 when the browser had anything
-to complain about, such as an inline style.
+Needs Debian's `chromium` (or CHROMIUM in the environment) and the `test` extra. Starts the site on a database
+that is deleted again, with a policy for content where Django has it, and writes each page in light, dark, phone
+width and right-to-left to docs/_build/screenshots/. Ends with status 1 when the browser had anything to
+complain about, such as an inline style.
 """
 
 from __future__ import annotations
@@ -12,19 +12,13 @@ from __future__ import annotations
 import math
 import os
 import random
-import re
-import subprocess
+import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from html import escape
-from itertools import product
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -34,46 +28,31 @@ import django
 from django.conf import settings
 
 # ruff: noqa: E402  (Django's own modules want it to be set up)
-settings.MIDDLEWARE = [*settings.MIDDLEWARE, "__main__.Visitor"]
-settings.X_FRAME_OPTIONS = "SAMEORIGIN"
+if django.VERSION >= (6, 0):
+    settings.MIDDLEWARE = ["django.middleware.csp.ContentSecurityPolicyMiddleware", *settings.MIDDLEWARE]
+    settings.SECURE_CSP = {"default-src": ["'self'"]}
 settings.SILENCED_SYSTEM_CHECKS = ["django_jobs.W001"]
 django.setup()
 
 from django.contrib.auth.models import Permission, User
 from django.contrib.staticfiles.handlers import StaticFilesHandler
-from django.http import HttpRequest, HttpResponse
+from django.core.signals import request_started
+from django.test import Client
 from django.test.testcases import LiveServerThread
 from django.test.utils import setup_databases, teardown_databases
 from django.utils import timezone
+from playwright.sync_api import Browser, ConsoleMessage, sync_playwright
 
 from django_jobs import task
 from django_jobs.models import Attempt, Job, Queue, Stat, Worker
 from django_jobs.store.statistics import Tally
-from django_jobs.tasks import registry
 
-POLICY = "default-src 'self'; frame-ancestors 'self'"
-LOOKS = {
-    # name: browser's size, flags, width of the frame that the page is shown in
-    "light": ((1360, 1000), ["--blink-settings=preferredColorScheme=1"], None, "en"),
-    "dark": ((1360, 1000), ["--blink-settings=preferredColorScheme=0"], None, "en"),
-    "phone": ((600, 1500), ["--blink-settings=preferredColorScheme=1"], 390, "en"),
-    "rtl": ((1360, 1000), ["--blink-settings=preferredColorScheme=1"], None, "ar"),
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"viewport": {"width": 1360, "height": 1000}},
+    "dark": {"viewport": {"width": 1360, "height": 1000}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 800}},
+    "rtl": {"viewport": {"width": 1360, "height": 1000}, "locale": "ar"},
 }
-
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--hide-scrollbars",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-
-HEIGHTS = {"job": 2100, "job-viewer": 1700, "overview": 1680}
-"""Of pages that need more than their look gives, in pixels."""
 
 TRACEBACK = """Traceback (most recent call last):
   File "/srv/shop/webhooks.py", line 41, in post_webhook
@@ -84,27 +63,9 @@ requests.exceptions.ConnectionError: HTTPSConnectionPool(host='example.com', por
 """
 
 
-class Visitor:
-    """Signs everybody in, sends a strict policy, and serves /frame?width=…&to=… for narrow pictures."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.path == "/frame":
-            asked = parse_qs(request.META["QUERY_STRING"])
-            width, to = int(asked["width"][0]), escape(asked["to"][0])
-            return HttpResponse(
-                f'<!doctype html><title>phone</title><iframe src="{to}" width="{width}" height="4000" '
-                f'frameborder="0"></iframe>'
-            )
-        Worker.objects.filter(name="mailer", state="RUNNING").update(heartbeat_at=timezone.now())
-        request.user = User.objects.get(username=request.GET.get("as", "ada"))  # type: ignore[assignment]
-        request.GET = request.GET.copy()  # type: ignore[assignment]
-        request.GET.pop("as", None)
-        response = self.get_response(request)
-        response.headers["Content-Security-Policy"] = POLICY
-        return response
+def stay_alive(**_: object) -> None:
+    """Have the sample workers be heard of, as long as it takes."""
+    Worker.objects.filter(name="mailer", state="RUNNING").update(heartbeat_at=timezone.now())
 
 
 def post_webhook(url: str, payload: dict[str, Any], timeout: int = 10, **more: Any) -> None:
@@ -114,7 +75,8 @@ def post_webhook(url: str, payload: dict[str, Any], timeout: int = 10, **more: A
 def fill() -> dict[str, str]:
     """Create sample rows and return the pages to look at, by name."""
     now = timezone.now()
-    registry["shop.webhooks.post_webhook"] = task(post_webhook)  # also the pictures of its form
+    post_webhook.__module__ = "shop.webhooks"
+    task(queue_name="webhooks", max_attempts=4)(post_webhook)
     User.objects.create_superuser("ada", "ada@example.com", "ada")
     viewer = User.objects.create_user("vera", "vera@example.com", "vera", is_staff=True)
     viewer.user_permissions.set(
@@ -292,7 +254,7 @@ def fill() -> dict[str, str]:
     return {
         "overview": f"{base}/overview/",
         "overview-day": f"{base}/overview/?period=day",
-        "overview-viewer": f"{base}/overview/?as=vera",
+        "overview-viewer": f"{base}/overview/",
         "jobs": f"{base}/job/",
         "jobs-failed": f"{base}/job/?state=failed&queue=webhooks",
         "job": f"{base}/job/{failed.pk}/change/",
@@ -311,8 +273,8 @@ def fill() -> dict[str, str]:
         "queue-stuck": f"{base}/queue/reports/change/",
         "confirm-pause": f"{base}/queue/pause/mail/",
         "index": "/admin/",
-        "jobs-viewer": f"{base}/job/?as=vera",
-        "job-viewer": f"{base}/job/{failed.pk}/change/?as=vera",
+        "jobs-viewer": f"{base}/job/",
+        "job-viewer": f"{base}/job/{failed.pk}/change/",
     }
 
 
@@ -346,49 +308,54 @@ def fill_figures() -> None:
 
 
 @contextmanager
-def site() -> Iterator[tuple[str, dict[str, str]]]:
-    """Give the address of a running site with the sample rows, and its pages."""
+def site() -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
+    """Give the address of a running site with the sample rows, its pages, and each user's session."""
     settings.DEBUG = False
     databases = setup_databases(verbosity=0, interactive=False)
     try:
         pages = fill()
+        sessions = {}
+        for user in User.objects.all():
+            client = Client()
+            client.force_login(user)
+            sessions[user.username] = client.cookies[settings.SESSION_COOKIE_NAME].value
         server = LiveServerThread("127.0.0.1", StaticFilesHandler)
         server.daemon = True
         server.start()
         server.is_ready.wait()
         if server.error:
             raise server.error
+        request_started.connect(stay_alive)
         try:
-            yield f"http://127.0.0.1:{server.port}", pages
+            yield f"http://127.0.0.1:{server.port}", pages, sessions
         finally:
             server.terminate()
     finally:
         teardown_databases(databases, verbosity=0)
 
 
-def picture(address: str, look: str, page: str, path: str, folder: Path) -> list[str]:
-    """Write one picture and return what the browser complained of."""
-    (width, height), flags, frame, language = LOOKS[look]
-    url = f"{address}{path}" if frame is None else f"{address}/frame?width={frame}&to={quote(path)}"
-    with tempfile.TemporaryDirectory() as profile:
-        found = subprocess.run(
-            [
-                os.environ.get("CHROMIUM", "chromium"),
-                *FLAGS,
-                *flags,
-                f"--accept-lang={language}",
-                f"--user-data-dir={profile}",
-                f"--window-size={width},{max(height, HEIGHTS.get(page, 0))}",
-                "--enable-logging=stderr",
-                "--virtual-time-budget=3000",
-                f"--screenshot={folder / f'{page}-{look}.png'}",
-                url,
-            ],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-    return re.findall(r"CONSOLE.*", found.stderr)
+def photograph(browser: Browser, address: str, session: str, look: str, pages: dict[str, Path]) -> int:
+    """Write pictures of pages, each to its path, and return how often the browser complained."""
+    complaints: list[str] = []
+    window = browser.new_context(base_url=address, reduced_motion="reduce", **LOOKS[look])
+    window.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": address}])
+    tab = window.new_page()
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.on("console", lambda message: complaints.append(message.text) if is_complaint(message) else None)
+    for page, path in pages.items():
+        seen = len(complaints)
+        answer = tab.goto(page)
+        if answer is None or answer.status != 200:
+            complaints.append(f"{page}: {answer and answer.status}")
+        tab.screenshot(path=path, full_page=True)
+        print(path.stem, *complaints[seen:], sep="\n  ")
+    window.close()
+    return len(complaints)
+
+
+def is_complaint(message: ConsoleMessage) -> bool:
+    """Whether it is an error or a warning, other than that the site has no icon."""
+    return message.type in ("error", "warning") and not message.location["url"].endswith("/favicon.ico")
 
 
 def main() -> int:
@@ -397,16 +364,21 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     wanted = sys.argv[2:]
     complaints = 0
-    with site() as (address, pages), ThreadPoolExecutor(2) as pool:
-        jobs = [
-            (f"{page}-{look}", pool.submit(picture, address, look, page, path, folder))
-            for (page, path), look in product(pages.items(), LOOKS)
-            if not wanted or any(word in f"{page}-{look}" for word in wanted)
-        ]
-        for name, job in jobs:
-            found = job.result()
-            complaints += len(found)
-            print(name, *found, sep="\n  ")
+    with site() as (address, pages, sessions), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which(os.environ.get("CHROMIUM", "chromium")),
+            args=["--no-sandbox"] if os.geteuid() == 0 else [],
+        )
+        for look in LOOKS:
+            for user, session in sessions.items():
+                named = {
+                    page: folder / f"{name}-{look}.png"
+                    for name, page in pages.items()
+                    if name.endswith("-viewer") == (user == "vera")
+                    and (not wanted or any(word in f"{name}-{look}" for word in wanted))
+                }
+                complaints += photograph(browser, address, session, look, named)
+        browser.close()
     print(f"Pictures are in {folder}")
     return 1 if complaints else 0
 
