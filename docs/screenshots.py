@@ -2,9 +2,9 @@
 Pictures of the admin's pages, with sample rows: `python docs/screenshots.py [folder] [words of names…]`.
 
 Needs Debian's `chromium` (or CHROMIUM in the environment) and the `test` extra. Starts the site on a database
-that is deleted again, with a policy for content where Django has it, and writes each page in light, dark, phone
-width and right-to-left to docs/_build/screenshots/. Ends with status 1 when the browser had anything to
-complain about, such as an inline style.
+that is deleted again, with a policy for content where Django has it, and writes each page in light, dark,
+phone width and right-to-left to docs/_build/screenshots/. Ends with status 1 when the browser had anything
+to complain about, such as an inline style.
 """
 
 from __future__ import annotations

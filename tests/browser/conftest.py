@@ -16,6 +16,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from django_jobs import working_off
 from django_jobs.models import Attempt, Job, Queue, Worker
 from tests.admin.conftest import (  # noqa: F401  (fixtures)
     JOBS,
@@ -35,6 +36,7 @@ from tests.browser.driving import chromium_running
 from tests.eventually import eventually
 from tests.scenarios.harness import Processes
 
+BULKS = "/admin/django_jobs/bulkaction/"
 SEES = ("view_job", "view_overview", "view_queue", "view_worker", "view_knowntask")
 
 
@@ -175,6 +177,10 @@ def pages(transactional_db, make_job, make_worker, put) -> dict[str, str]:  # no
     }
     Queue.objects.create(name="paused", paused_at=now, paused_by="ada", pause_reason="no")
     put(queue="mail", completed=5, failed=2, retried=1, lengths=[(1.0, 1.0)])
+    bulk = working_off.ask_for(
+        "retry", {}, {"labels": ["failed"]}, alias="default", matching="state=failed", per_second=10,
+        total=40, is_estimate=True,
+    )  # fmt: skip
     return {
         "index": "/admin/",
         "app": "/admin/django_jobs/",
@@ -189,6 +195,8 @@ def pages(transactional_db, make_job, make_worker, put) -> dict[str, str]:  # no
         "tasks": TASKS,
         "workers": WORKERS,
         "worker": f"{WORKERS}{worker.pk}/change/",
+        "bulks": BULKS,
+        "bulk": f"{BULKS}{bulk.pk}/change/",
         **{
             f"doing-{name}": address
             for name, address in {
@@ -201,6 +209,8 @@ def pages(transactional_db, make_job, make_worker, put) -> dict[str, str]:  # no
                 "retry-failed": f"{JOBS}retry-failed/?queue=mail",
                 "pause": f"{QUEUES}pause/mail/",
                 "resume": f"{QUEUES}resume/paused/",
+                "stop": f"{BULKS}stop/{bulk.pk}/",
+                "go-on": f"{BULKS}go-on/{bulk.pk}/",
                 "task": f"{TASKS}run/{tasks.each_kind.module_path.replace('_', '_5F')}/",
             }.items()
         },

@@ -11,6 +11,7 @@ pytestmark = in_browser
 
 def tab_to(page, words):
     """Press Tab until something that is called `words` has the focus; it must be seen to have it."""
+    page.wait_for_load_state()
     for _ in range(120):
         page.keyboard.press("Tab")
         called, shown = page.evaluate(

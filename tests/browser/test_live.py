@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.utils import timezone
 
-from django_jobs.models import Attempt, Job, Worker
+from django_jobs.models import Attempt, BulkAction, Job, Worker
 from tests.admin.conftest import JOBS, OVERVIEW, QUEUES, WORKERS, detail
 from tests.browser import tasks
 from tests.browser.driving import expect, in_browser
@@ -86,6 +88,31 @@ class TestWhileAWorkerRuns:
         expect(one.locator("#content")).to_contain_text("It runs nothing.")
         for page in pages.values():
             assert page.evaluate("document.body.dataset.seen") == "yes"  # none was loaded anew
+
+    def test_a_bulk_action_shows_how_far_it_is_and_can_be_stopped(
+        self, visit, ada, make_job, runjobs, monkeypatch
+    ):
+        monkeypatch.setattr("django_jobs.dashboard.bulk_asking.LOGGED", 5)
+        for _ in range(90):
+            make_job("FAILED", queue_name="nobody's")
+        page = visit(ada)
+        page.goto(f"{JOBS}?state=failed")
+        page.get_by_role("link", name="Retry all failed").click()
+        page.get_by_label("By a job of its own").check()
+        page.get_by_label("Jobs per second, at most").fill("20")
+        page.locator("#content").get_by_role("button", name="Retry").click()
+        expect(page.locator("progress")).to_have_js_property("value", 0)
+        page.get_by_label(RATE).select_option("2")
+
+        runjobs("--threads=1", "--processes=1")
+
+        expect(page.locator("#dj-progress-words")).to_contain_text(re.compile("^[1-9]"), timeout=20_000)
+        page.locator("#content").get_by_role("link", name="Stop").click()
+        page.locator("#content").get_by_role("button", name="Stop").click()
+        expect(page.locator(".messagelist")).to_contain_text("Stopped it.")
+        expect(page.locator(".fieldBox.field-shown_state")).to_contain_text("stopped")
+        assert BulkAction.objects.get().stopped_by == "ada"
+        assert 0 < Job.objects.filter(state="READY", queue_name="nobody's").count() < 90
 
 
 class TestRate:
