@@ -17,6 +17,7 @@ from django.test import Client
 from django.utils import timezone
 
 from django_jobs import working_off
+from django_jobs.captures import Capture
 from django_jobs.models import Attempt, Job, Queue, Worker
 from tests.admin.conftest import (  # noqa: F401  (fixtures)
     JOBS,
@@ -156,7 +157,9 @@ def runjobs(transactional_db, tmp_path) -> Iterator[Processes]:
 def pages(transactional_db, make_job, make_worker, put) -> dict[str, str]:  # noqa: F811
     """Rows that have every part of every page shown, and the address of each page by its name."""
     now = timezone.now()
-    worker: Worker = make_worker(queues=["mail"], name="mailer", ending="")
+    worker: Worker = make_worker(
+        queues=["mail"], name="mailer", ending="", supervisor="host:1:a", takes_requests=True
+    )
     make_worker(silent=300, name="silent")
     failed: Job = make_job(
         "FAILED",
@@ -169,6 +172,10 @@ def pages(transactional_db, make_job, make_worker, put) -> dict[str, str]:  # no
         job=failed, number=1, worker=worker.pk, kind="ERROR", decision="FAILED",
         exception_class="shop.Down", message="no", traceback="Traceback …\nshop.Down: " + "no " * 90,
         started_at=now, ended_at=now,
+    )  # fmt: skip
+    Capture.objects.create(
+        job=failed, number=1, queries=3, query_seconds=0.2,
+        lines=[[now.timestamp(), "WARNING", "shop", "as it " + "were " * 60]],
     )  # fmt: skip
     waiting: Job = make_job(queue_name="lonely", run_after=now - timedelta(minutes=3))
     others = {
@@ -209,7 +216,9 @@ def pages(transactional_db, make_job, make_worker, put) -> dict[str, str]:  # no
                 "retry-failed": f"{JOBS}retry-failed/?queue=mail",
                 "pause": f"{QUEUES}pause/mail/",
                 "resume": f"{QUEUES}resume/paused/",
-                "stop": f"{BULKS}stop/{bulk.pk}/",
+                "drain": f"{WORKERS}drain/{worker.pk}/",
+                "stop": f"{WORKERS}stop/{worker.pk}/",
+                "stop-bulk": f"{BULKS}stop/{bulk.pk}/",
                 "go-on": f"{BULKS}go-on/{bulk.pk}/",
                 "task": f"{TASKS}run/{tasks.each_kind.module_path.replace('_', '_5F')}/",
             }.items()

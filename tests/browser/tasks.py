@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from datetime import date
@@ -15,9 +16,13 @@ LIMIT = 60.0
 """Seconds after which a body stops waiting for its gate, so that no process stays for ever."""
 
 
-@task(queue_name="mail", max_attempts=1)
+logger = logging.getLogger("shop")
+
+
+@task(queue_name="mail", max_attempts=1, capture=True)
 def held(key: str, fails: bool = False) -> str:
     """Run until its gate, a file that the test makes, is there."""
+    logger.warning("waiting for %s", key)
     gate = Path(os.environ["SCENARIO_FOLDER"], f"gate-{key}")
     deadline = time.monotonic() + LIMIT
     while not gate.exists() and time.monotonic() < deadline:

@@ -85,9 +85,28 @@ class TestWhileAWorkerRuns:
         )
         expect(count(pages["queues"], "failed")).to_have_text("1")
         expect(pages["job"].locator(".fieldBox.field-shown_state")).to_contain_text("successful")
+        pages["job"].locator(".dj-captured summary").click()
+        expect(pages["job"].locator(".dj-log")).to_contain_text("waiting for first")
         expect(one.locator("#content")).to_contain_text("It runs nothing.")
         for page in pages.values():
             assert page.evaluate("document.body.dataset.seen") == "yes"  # none was loaded anew
+
+    def test_processes_are_seen_under_their_supervisor_and_end_when_they_are_asked(self, visit, ada, runjobs):
+        page = visit(ada)
+        page.goto(WORKERS)
+        page.get_by_label(RATE).select_option("2")
+        process = runjobs("--threads=1", "--processes=2")
+
+        expect(page.locator(".dj-tree [scope=rowgroup]")).to_contain_text("2 processes", timeout=20_000)
+        expect(page.locator(".dj-tree .dj-process")).to_have_count(2)
+        page.locator(".dj-tree tr").first.get_by_role("link", name="Stop").click()
+        expect(page.get_by_label("All that its supervisor started")).to_be_checked()
+        page.locator("#content").get_by_role("button", name="Stop").click()
+
+        expect(page.locator(".messagelist")).to_contain_text("Asked 2 processes to stop.")
+        assert process.ends() == 0
+        expect(page.locator(".dj-tree")).to_have_count(0)
+        expect(page.locator("#result_list")).to_contain_text("stopped")
 
     def test_a_bulk_action_shows_how_far_it_is_and_can_be_stopped(
         self, visit, ada, make_job, runjobs, monkeypatch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from django_jobs.models import BulkAction, Job, Queue
+from django_jobs.models import BulkAction, Job, Queue, Worker
 from example_project.shop.models import Order
 from tests.admin.conftest import JOBS, OVERVIEW, QUEUES, TASKS, WORKERS
 from tests.browser import tasks
@@ -74,7 +74,7 @@ class TestViewer:
 
 def everything():
     """Return what can be changed."""
-    return [list(model.objects.order_by("pk").values()) for model in (Job, Queue, BulkAction)]
+    return [list(model.objects.order_by("pk").values()) for model in (Job, Queue, Worker, BulkAction)]
 
 
 class TestStranger:
@@ -116,4 +116,4 @@ LISTS = {
     "Bulk actions": BULKS,
 }
 
-DOING = re.compile(r"/(retry|cancel|run|delete|edit|copy|retry-failed|pause|resume|stop|go-on)/")
+DOING = re.compile(r"/(retry|cancel|run|delete|edit|copy|retry-failed|pause|resume|drain|stop|go-on)/")

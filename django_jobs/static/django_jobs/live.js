@@ -5,7 +5,7 @@
  */
 "use strict";
 
-const ARRANGED = [["details", ["open"]], [".dj-scroll, .results, pre", ["scrollLeft", "scrollTop"]]];
+const ARRANGED = [["details", ["open"]], [".dj-scroll, .dj-log, .results, pre", ["scrollLeft", "scrollTop"]]];
 
 document.addEventListener("DOMContentLoaded", () => {
     const control = document.querySelector("form[data-dj-live]");
