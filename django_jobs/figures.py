@@ -1,4 +1,4 @@
-"""What workers write down about their work, once a minute: the table that charts and rates are read from."""
+"""What workers write down about the work, once a minute: the tables that charts and rates are read from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from django_jobs.fields import Numbers
 
 class Stat(models.Model):
     """
-    What became of the runs of one queue and task in one minute or one hour, over all workers.
+    What became of the runs of one queue and task in one minute or one hour, over all workers, and how many
+    jobs were enqueued.
 
     Written by `store.statistics` alone, and never more than a few rows a minute, whatever runs: no page has
     to look at jobs to tell how many there were.
@@ -26,6 +27,7 @@ class Stat(models.Model):
     failed = models.BigIntegerField(_("failed"), default=0)
     retried = models.BigIntegerField(_("retried"), default=0)
     cancelled = models.BigIntegerField(_("cancelled"), default=0)
+    enqueued = models.BigIntegerField(_("enqueued"), default=0, db_default=0)
     waits = Numbers(_("waiting times"), default=list)
     runs = Numbers(_("run times"), default=list)
 
@@ -41,6 +43,28 @@ class Stat(models.Model):
 
     def __str__(self) -> str:
         return f"{self.queue_name} {self.task_path} {self.at:%Y-%m-%d %H:%M}"
+
+
+class Intake(models.Model):
+    """
+    How far new jobs have been counted: one row, which lets one worker do it about once a minute.
+
+    Written by `store.statistics` alone.
+    """
+
+    id = models.SmallIntegerField(primary_key=True)
+    at = models.DateTimeField()
+    """When it was last done."""
+    counted_to = models.BigIntegerField()
+    """The id up to which jobs are counted."""
+    seen_to = models.BigIntegerField()
+    """The highest id there was then; the next time counts up to here."""
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.counted_to}"
 
 
 class Overview(Stat):

@@ -24,6 +24,7 @@ from django_jobs.captures import Capture as Capture
 from django_jobs.conf import QUEUE_NAME_LENGTH, TASK_PATH_LENGTH
 from django_jobs.core.states import FINAL, Decision, Kind, State
 from django_jobs.fields import JSONText, Moment
+from django_jobs.figures import Intake as Intake
 from django_jobs.figures import KnownTask as KnownTask
 from django_jobs.figures import Overview as Overview
 from django_jobs.figures import Stat as Stat

@@ -63,7 +63,7 @@ class ReadOnlyPages(ActionsModelAdmin):  # type: ignore[misc]  # the library has
     class Media:
         """Instead of the library's, whose file is there only when its app is installed."""
 
-        css = {"all": ["django_jobs/admin.css"]}
+        css = {"all": ["django_jobs/admin.css", "django_jobs/charts.css"]}
         js = ("django_jobs/live.js",)
 
     @property

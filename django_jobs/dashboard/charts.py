@@ -1,5 +1,6 @@
 """
-Charts as SVG: bars of what ended, one for each minute or hour. Drawn here, coloured by the style sheet.
+Charts as SVG: bars of what ended, one for each minute or hour, and a line of what was enqueued. The small
+ones of lists have an area for the bars. Drawn here, coloured by the style sheet.
 
 No style stands in the markup, so a strict Content-Security-Policy lets it pass.
 """
@@ -18,6 +19,10 @@ from django_jobs.dashboard.shown import grouped
 from django_jobs.store.statistics import Moment, Period
 
 WIDTH, HEIGHT = 960, 120
+SPARK_WIDTH, SPARK_HEIGHT = 120, 24
+UNCOUNTED_MINUTES = 2
+"""The latest minutes, whose new jobs aren't counted yet: the line ends before them."""
+
 GAP = 0.2
 """Share of a bar's room that stays empty."""
 
@@ -60,8 +65,63 @@ class Chart:
     """What the highest bar stands for."""
     says: str
     """The chart in words."""
+    line: str = ""
+    """What was enqueued, as points; empty where nothing was."""
     width: int = WIDTH
     height: int = HEIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """A small drawing of the last hour, for the template `spark.html`."""
+
+    area: str
+    """What ended, as points."""
+    line: str
+    """What was enqueued, as points; empty where that isn't shown."""
+    bars: Sequence[Bar]
+    """Minutes with failures."""
+    says: str
+    width: int = SPARK_WIDTH
+    height: int = SPARK_HEIGHT
+
+
+def spark(course: Sequence[Moment], *, says: str, with_line: bool, now: datetime | None = None) -> Spark:
+    """Draw the last hour: what ended, what of it failed and, if wanted, what was enqueued."""
+    moments = minutes(course, now)
+    most = max((max(m.ended, m.enqueued if with_line else 0) for m in moments if m), default=0) or 1
+    room = SPARK_WIDTH / len(moments)
+
+    def point(place: int, number: int) -> str:
+        return f"{rounded(place * room + room / 2)},{rounded(SPARK_HEIGHT * (1 - number / most))}"
+
+    ended = [point(place, moment.ended if moment else 0) for place, moment in enumerate(moments)]
+    corners = [f"{rounded(room / 2)},{SPARK_HEIGHT}", f"{rounded(SPARK_WIDTH - room / 2)},{SPARK_HEIGHT}"]
+    known = moments[:-UNCOUNTED_MINUTES] if with_line else []
+    bars = [
+        Bar(
+            x=rounded(place * room),
+            width=rounded(room),
+            says="",
+            parts=[Part("failed", rounded(SPARK_HEIGHT - height), rounded(height))],
+        )
+        for place, moment in enumerate(moments)
+        if moment and moment.failed
+        for height in [max(moment.failed / most * SPARK_HEIGHT, 2.0)]
+    ]
+    return Spark(
+        area=" ".join([corners[0], *ended, corners[1]]) if any(moments) else "",
+        line=" ".join(point(place, moment.enqueued if moment else 0) for place, moment in enumerate(known)),
+        bars=bars,
+        says=says,
+    )
+
+
+def minutes(course: Sequence[Moment], now: datetime | None = None) -> list[Moment | None]:
+    """Return the sixty minutes up to now, `None` for one without anything."""
+    last = int((now or timezone.now()).timestamp()) // 60 * 60
+    found = {int(instant(moment.at).timestamp()): moment for moment in course}
+    return [found.get(last - 60 * ago) for ago in reversed(range(60))]
 
 
 def chart(course: Sequence[Moment], period: Period, now: datetime | None = None) -> Chart:
@@ -70,13 +130,13 @@ def chart(course: Sequence[Moment], period: Period, now: datetime | None = None)
     last = int(end) // period.seconds * period.seconds
     number = int(period.length.total_seconds()) // period.seconds
     found = {int(instant(moment.at).timestamp()): moment for moment in course}
-    most = max((sum_of(moment) for moment in course), default=0)
+    most = max((max(moment.ended, moment.enqueued) for moment in course), default=0)
     room = WIDTH / number
     bars = []
     for place in range(number):
         begin = last - (number - 1 - place) * period.seconds
         moment = found.get(begin)
-        if moment is not None and sum_of(moment):
+        if moment is not None and (moment.ended or moment.enqueued):
             bars.append(
                 Bar(
                     x=rounded(place * room + room * GAP / 2),
@@ -98,8 +158,24 @@ def chart(course: Sequence[Moment], period: Period, now: datetime | None = None)
         sum(moment.completed for moment in course),
         sum(moment.failed for moment in course),
         sum(moment.retried for moment in course),
+        sum(moment.enqueued for moment in course),
     )
-    return Chart(bars=bars, marks=marks, most=grouped(most) if most else "", says=words(total))
+    known = number - UNCOUNTED_MINUTES * 60 // period.seconds
+    numbers = [
+        moment.enqueued if (moment := found.get(last - (number - 1 - place) * period.seconds)) else 0
+        for place in range(known)
+    ]
+    points = (
+        f"{rounded((place + 0.5) * room)},{rounded(HEIGHT * (1 - each / most))}"
+        for place, each in enumerate(numbers)
+    )
+    return Chart(
+        bars=bars,
+        marks=marks,
+        most=grouped(most) if most else "",
+        says=words(total),
+        line=" ".join(points) if any(numbers) else "",
+    )
 
 
 def parts(moment: Moment, most: int) -> list[Part]:
@@ -117,15 +193,14 @@ def parts(moment: Moment, most: int) -> list[Part]:
 
 def words(moment: Moment) -> str:
     """Return the numbers of a bar in words."""
-    return gettext("%(completed)s completed, %(retried)s to be retried, %(failed)s failed") % {
+    return gettext(
+        "%(completed)s completed, %(retried)s to be retried, %(failed)s failed, %(enqueued)s enqueued"
+    ) % {
+        "enqueued": grouped(moment.enqueued),
         "completed": grouped(moment.completed),
         "retried": grouped(moment.retried),
         "failed": grouped(moment.failed),
     }
-
-
-def sum_of(moment: Moment) -> int:
-    return moment.completed + moment.failed + moment.retried
 
 
 def instant(when: datetime) -> datetime:

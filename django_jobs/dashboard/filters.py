@@ -5,10 +5,12 @@ and what they match is looked for within the reach that `lists` sets.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 from django.contrib.admin import ModelAdmin, SimpleListFilter
+from django.contrib.admin.views.main import ChangeList
 from django.db import connections
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
@@ -45,8 +47,11 @@ SPANS = {
     "7d": (_("in the last 7 days"), timedelta(days=7)),
 }
 
-MOST_CHOICES = 200
-"""Names that a filter lists; others are found by search, or by writing them into the address."""
+MOST_LINKS = 30
+"""Names that a filter lists; others are written into its field."""
+
+MOST_NAMES = 1_000
+"""Names that its field proposes."""
 
 
 def choices(request: HttpRequest) -> stats.Choices:
@@ -96,22 +101,37 @@ class StateFilter(SimpleListFilter):
 
 
 class NameFilter(SimpleListFilter):
-    """One of the names that are about; also one that isn't, when the address has it."""
+    """
+    One of the names that are about; also one that isn't, when the address has it.
 
+    Some are links, and all are proposed by a field while a name is written into it.
+    """
+
+    template = "admin/django_jobs/job/name_filter.html"
     column: str
     kind: str
     """Which of `stats.Choices` it takes."""
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
-        names = list(getattr(choices(request), self.kind))[:MOST_CHOICES]
+        self.names = list(getattr(choices(request), self.kind))[:MOST_NAMES]
+        listed = self.names[:MOST_LINKS]
         chosen = self.value()
-        if chosen is not None and chosen not in names:
-            names.insert(0, chosen)
-        return [(name, name) for name in names]
+        if chosen and chosen not in listed:
+            listed.insert(0, chosen)
+        return [(name, name) for name in listed]
+
+    def choices(self, changelist: ChangeList) -> Iterator[dict[str, Any]]:  # type: ignore[override]
+        """Yield the links; the first, for all, also has what the field's form needs."""
+        name = str(self.parameter_name)
+        others = [(other, value) for other, value in changelist.params.items() if other != name]
+        field = {"name": name, "value": self.value() or "", "others": others, "names": self.names}
+        for choice in super().choices(changelist):
+            yield {**choice, **field}
+            field = {}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         chosen = self.value()
-        if chosen is None:
+        if not chosen:
             return queryset
         return queryset.none() if "\0" in chosen else queryset.filter(**{self.column: chosen})
 
@@ -165,8 +185,8 @@ NAMES = frozenset(found.parameter_name for found in JOB_FILTERS if found.paramet
 
 def described(request: HttpRequest) -> str:
     """Return the filters and the search of a list in words, for the question and the log; "" for none."""
-    parts = [f"{name}={request.GET[name]}" for name in sorted(request.GET) if name in NAMES | PLAIN | {"q"}]
-    return ", ".join(parts)
+    names = sorted(name for name in request.GET if name in NAMES | PLAIN | {"q"} and request.GET[name])
+    return ", ".join(f"{name}={request.GET[name]}" for name in names)
 
 
 PLAIN = frozenset({"id", "id__exact", "id__in", "worker", "worker__exact", "priority", "priority__exact"})

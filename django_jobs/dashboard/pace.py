@@ -75,14 +75,15 @@ def seconds(length: float | None) -> timedelta | None:
 
 def rates(moment: Moment, period: Period) -> dict[str, str]:
     """Return what ended in a period, and how fast."""
-    ended = moment.completed + moment.failed + moment.retried
-    a_minute = ended / (period.length.total_seconds() / 60)
+    minutes = period.length.total_seconds() / 60
     return {
+        "enqueued": shown.grouped(moment.enqueued),
+        "rate_in": shown.figure(moment.enqueued / minutes),
         "completed": shown.grouped(moment.completed),
         "failed": shown.grouped(moment.failed),
         "retried": shown.grouped(moment.retried),
-        "share": shown.share(moment.failed, ended),
-        "rate": shown.figure(a_minute),
+        "share": shown.share(moment.failed, moment.ended),
+        "rate": shown.figure(moment.ended / minutes),
     }
 
 

@@ -8,7 +8,7 @@ live workers, from the tasks that this process knows, and from what was set.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -30,6 +30,7 @@ from django_jobs.core.names import takes
 from django_jobs.dashboard import shown
 from django_jobs.dashboard.actions import NoChoice, ReasonChoice
 from django_jobs.dashboard.base import ReadOnlyPages, button
+from django_jobs.dashboard.charts import Spark, spark
 from django_jobs.dashboard.confirming import Crumb, Question, ask
 from django_jobs.dashboard.hurried import hurried
 from django_jobs.dashboard.pace import pace, period_of
@@ -37,6 +38,7 @@ from django_jobs.dashboard.workers import is_stale, with_silence
 from django_jobs.models import Queue, Worker, WorkerState
 from django_jobs.operations import Operations
 from django_jobs.store import statistics, stats
+from django_jobs.store.statistics import Moment
 from django_jobs.tasks import registry
 
 
@@ -57,6 +59,28 @@ class QueueView:
     url: str
     jobs_url: str
     buttons: Sequence[dict[str, Any]] = ()
+    course: Sequence[Moment] = ()
+    """What workers wrote down in the last hour, where that is shown."""
+
+    @property
+    def spark(self) -> Spark:
+        """The last hour as a small chart."""
+        says = gettext("Last hour: %(enqueued)s enqueued, %(ended)s ended, %(failed)s failed") % {
+            "enqueued": shown.grouped(sum(moment.enqueued for moment in self.course)),
+            "ended": shown.grouped(sum(moment.ended for moment in self.course)),
+            "failed": shown.grouped(sum(moment.failed for moment in self.course)),
+        }
+        return spark(self.course, says=says, with_line=True)
+
+    @property
+    def rate_in(self) -> str:
+        """Jobs enqueued in a minute, in the mean of the last hour."""
+        return shown.figure(sum(moment.enqueued for moment in self.course) / 60)
+
+    @property
+    def rate_out(self) -> str:
+        """Runs ended in a minute, in the mean of the last hour."""
+        return shown.figure(sum(moment.ended for moment in self.course) / 60)
 
     @property
     def name(self) -> str:
@@ -200,11 +224,14 @@ class QueueAdmin(ReadOnlyPages):
         """Show all queues on one page: there are as many as someone gave names to."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        views = self.views(request)
-        with connections[conf.database()].cursor() as cursor:
+        alias = conf.database()
+        found = hurried(alias, lambda cursor: statistics.recent(cursor, by_task=False))
+        views = [replace(view, course=(found or {}).get(view.name, ())) for view in self.views(request)]
+        with connections[alias].cursor() as cursor:
             ended = stats.ended(cursor)
         context = {
             "views": views,
+            "took_too_long": found is None,
             "stuck": [view for view in views if view.is_stuck],
             "summary": self.summary(views, ended),
             "may_see_jobs": request.user.has_perm("django_jobs.view_job"),

@@ -6,6 +6,7 @@ What is enqueued by hand is checked as any call is, and its meta says by whom.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -23,11 +24,12 @@ from django_jobs import conf
 from django_jobs.dashboard import shown
 from django_jobs.dashboard.base import ReadOnlyPages
 from django_jobs.dashboard.calling import CallForm, shown_signature
+from django_jobs.dashboard.charts import Spark, spark
 from django_jobs.dashboard.confirming import Question, ask
 from django_jobs.dashboard.hurried import hurried
 from django_jobs.dashboard.pace import lengths
 from django_jobs.models import Job
-from django_jobs.store.statistics import PERIODS, Tally, kinds, together
+from django_jobs.store.statistics import PERIODS, Moment, Tally, kinds, recent, together
 from django_jobs.tasks import UNSET, JobTask, is_jobs_backend, registry
 from django_jobs.working_off import OwnTask
 
@@ -52,20 +54,24 @@ class TaskAdmin(ReadOnlyPages):
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
         day = PERIODS[1]
-        found = hurried(conf.database(), lambda cursor: kinds(cursor, day))
-        ended = together((task, tally) for (_queue, task), tally in (found or {}).items())
+        found = hurried(conf.database(), lambda cursor: (kinds(cursor, day), recent(cursor, by_task=True)))
+        figures, courses = found or ({}, {})
+        ended = together((task, tally) for (_queue, task), tally in figures.items())
         context = {
             "took_too_long": found is None,
             "may_see_jobs": request.user.has_perm("django_jobs.view_job"),
             "may_run": self.may(request, "run_task"),
-            "tasks": [self.row(task, ended.get(name, Tally())) for name, task in sorted(ours().items())],
+            "tasks": [
+                self.row(task, ended.get(name, Tally()), courses.get(name, ()))
+                for name, task in sorted(ours().items())
+            ],
             **(extra_context or {}),
         }
         return self.in_place_of_the_list(
             request, "admin/django_jobs/knowntask/change_list.html", gettext("Tasks"), context
         )
 
-    def row(self, task: JobTask, tally: Tally) -> dict[str, Any]:
+    def row(self, task: JobTask, tally: Tally, course: Sequence[Moment]) -> dict[str, Any]:
         """Return one task for the list."""
         settings = conf.current()
         attempts = task.max_attempts if not unset(task.max_attempts) else settings.max_attempts
@@ -82,6 +88,7 @@ class TaskAdmin(ReadOnlyPages):
             "priority": task.priority,
             "attempts": "∞" if attempts is None else attempts,
             "timeout": shown.span(timeout if isinstance(timeout, timedelta) else None),
+            "spark": spark_of(course),
             **lengths(tally),
         }
 
@@ -129,6 +136,17 @@ class TaskAdmin(ReadOnlyPages):
             form.add_error(None, str(error))
             return None
         return job
+
+
+def spark_of(course: Sequence[Moment]) -> Spark:
+    """Return the last hour of a task as a small chart: what ended, and what of it failed."""
+    ended, failed = (sum(getattr(moment, name) for moment in course) for name in ("ended", "failed"))
+    says = gettext("Last hour: %(ended)s ended, %(failed)s failed (%(share)s)") % {
+        "ended": shown.grouped(ended),
+        "failed": shown.grouped(failed),
+        "share": shown.share(failed, ended),
+    }
+    return spark(course, says=says, with_line=False)
 
 
 def ours() -> dict[str, JobTask]:

@@ -2,8 +2,9 @@
 Figures by minute and by hour: written by each worker once a minute, read by the admin's pages.
 
 A worker adds what it counted to the rows of this minute and of this hour, one for each queue and task, so
-the table grows with the kinds of work and not with the work. Minutes go after three hours, hours after 31
-days, in the same statement. All is found by the unique index `django_jobs_stat_place`: seconds, at, ….
+the table grows with the kinds of work and not with the work. One of them also counts new jobs by their ids.
+Minutes go after three hours, hours after 31 days, in the same statement. All is found by the unique index
+`django_jobs_stat_place`: seconds, at, ….
 """
 
 from __future__ import annotations
@@ -11,30 +12,87 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django_jobs.core.histogram import class_of
 from django_jobs.store.cursor import Cursor, Statement, run
 
 MINUTE, HOUR = 60, 3600
 
-# Rows in a fixed order, so that two workers never wait for each other in a circle.
+LOOKS = 10_000
+"""Ids that are looked up in one count of new jobs: of more, one is taken at random of each so many."""
+
+MOST_KINDS = 200
+"""Pairs of queue and task whose new jobs are told apart in a minute; others are counted without a name."""
+
+# What was enqueued is counted by ids, by whoever comes first once 50 seconds have passed: those up to the
+# highest of the last time, so that transactions had that long to commit. Rows in a fixed order, so that two
+# workers never wait for each other in a circle.
 ADD = """
     WITH old AS (
         DELETE FROM django_jobs_stat
          WHERE (seconds = 60 AND at < now() - interval '3 hours')
-            OR (seconds = 3600 AND at < now() - interval '31 days'))
+            OR (seconds = 3600 AND at < now() - interval '31 days')),
+    newest AS (SELECT COALESCE(max(id), 0) AS id FROM django_jobs_job),
+    turn AS (
+        SELECT counted_to, seen_to FROM django_jobs_intake
+         WHERE id = 1 AND at < now() - interval '50 seconds' FOR UPDATE SKIP LOCKED),
+    first AS (
+        INSERT INTO django_jobs_intake (id, at, counted_to, seen_to)
+        SELECT 1, now(), id, id FROM newest WHERE NOT EXISTS (SELECT FROM django_jobs_intake WHERE id = 1)
+            ON CONFLICT DO NOTHING),
+    moved AS (
+        UPDATE django_jobs_intake AS intake
+           SET at = now(), counted_to = turn.seen_to, seen_to = newest.id
+          FROM turn, newest WHERE intake.id = 1),
+    stretch AS (   -- a gap in the ids before the lowest is passed over
+        SELECT new.lowest, seen_to, (seen_to - new.lowest + %(looks)s::bigint) / %(looks)s::bigint AS size
+          FROM turn
+         CROSS JOIN LATERAL (SELECT min(id) AS lowest FROM django_jobs_job WHERE id > counted_to) AS new
+         WHERE new.lowest <= seen_to),
+    picked AS (   -- of each `size` ids one
+        SELECT size, seen_to, lowest + n * size + floor(random() * size)::bigint AS id
+          FROM stretch CROSS JOIN LATERAL generate_series(0, (seen_to - lowest) / size) AS n),
+    met AS (
+        SELECT job.queue_name, job.task_path, date_trunc('minute', job.enqueued_at, 'UTC') AS at,
+               sum(picked.size)::bigint AS number
+          FROM picked
+          JOIN django_jobs_job AS job ON job.id = picked.id AND picked.id <= picked.seen_to
+         WHERE job.enqueued_at > now() - interval '3 hours' AND job.enqueued_at < now() + interval '1 hour'
+         GROUP BY 1, 2, 3),
+    ranked AS (
+        SELECT *, row_number() OVER (PARTITION BY at ORDER BY number DESC) > %(most)s::bigint AS is_over
+          FROM met),
+    named AS (
+        SELECT at, CASE WHEN is_over THEN '' ELSE queue_name END AS queue_name,
+               CASE WHEN is_over THEN '' ELSE task_path END AS task_path, number
+          FROM ranked),
+    intake AS (
+        SELECT part.seconds, date_trunc(part.name, named.at, 'UTC') AS at, named.queue_name, named.task_path,
+               sum(named.number)::bigint AS enqueued
+          FROM named CROSS JOIN (VALUES (60, 'minute'), (3600, 'hour')) AS part (seconds, name)
+         GROUP BY 1, 2, 3, 4),
+    ended AS (
+        SELECT part.seconds, date_trunc(part.name, now(), 'UTC') AS at, counted.*
+          FROM (VALUES (60, 'minute'), (3600, 'hour')) AS part (seconds, name)
+         CROSS JOIN jsonb_to_recordset(%(counted)s::jsonb) AS counted (
+               queue_name text, task_path text, completed bigint, failed bigint, retried bigint,
+               cancelled bigint, waits bigint[], runs bigint[]))
     INSERT INTO django_jobs_stat AS stat (
-           seconds, at, queue_name, task_path, completed, failed, retried, cancelled, waits, runs)
-    SELECT part.seconds, date_trunc(part.name, now(), 'UTC'), counted.*
-      FROM (VALUES (60, 'minute'), (3600, 'hour')) AS part (seconds, name)
-     CROSS JOIN jsonb_to_recordset(%(counted)s::jsonb) AS counted (
-           queue_name text, task_path text, completed bigint, failed bigint, retried bigint,
-           cancelled bigint, waits bigint[], runs bigint[])
-     ORDER BY part.seconds, counted.queue_name, counted.task_path
+           seconds, at, queue_name, task_path, completed, failed, retried, cancelled, waits, runs, enqueued)
+    SELECT ended.*, COALESCE(intake.enqueued, 0)
+      FROM ended LEFT JOIN intake USING (seconds, at, queue_name, task_path)
+     UNION ALL
+    SELECT seconds, at, queue_name, task_path, 0, 0, 0, 0, '{}', '{}', enqueued
+      FROM intake
+     WHERE NOT EXISTS (SELECT FROM ended
+                        WHERE ended.seconds = intake.seconds AND ended.at = intake.at
+                          AND ended.queue_name = intake.queue_name AND ended.task_path = intake.task_path)
+     ORDER BY 1, 2, 3, 4
         ON CONFLICT (seconds, at, queue_name, task_path) DO UPDATE
        SET completed = stat.completed + EXCLUDED.completed, failed = stat.failed + EXCLUDED.failed,
            retried = stat.retried + EXCLUDED.retried, cancelled = stat.cancelled + EXCLUDED.cancelled,
+           enqueued = stat.enqueued + EXCLUDED.enqueued,
            waits = ARRAY(SELECT COALESCE(a, 0) + COALESCE(b, 0)
                            FROM unnest(stat.waits, EXCLUDED.waits) WITH ORDINALITY AS pair (a, b, n)
                           ORDER BY n),
@@ -46,7 +104,7 @@ ADD = """
 
 TOTALS = """
     SELECT period.name, COALESCE(sum(stat.completed), 0)::bigint, COALESCE(sum(stat.failed), 0)::bigint,
-           COALESCE(sum(stat.retried), 0)::bigint
+           COALESCE(sum(stat.retried), 0)::bigint, COALESCE(sum(stat.enqueued), 0)::bigint
       FROM unnest(%(names)s::text[], %(seconds)s::int[], %(lengths)s::interval[])
         AS period (name, seconds, length)
       LEFT JOIN django_jobs_stat AS stat
@@ -56,7 +114,7 @@ TOTALS = """
 """
 
 COURSE = """
-    SELECT at, sum(completed)::bigint, sum(failed)::bigint, sum(retried)::bigint
+    SELECT at, sum(completed)::bigint, sum(failed)::bigint, sum(retried)::bigint, sum(enqueued)::bigint
       FROM django_jobs_stat
      WHERE seconds = %(seconds)s AND at > now() - %(length)s::interval
        AND (%(queue)s::text IS NULL OR queue_name = %(queue)s::text)
@@ -79,11 +137,25 @@ KINDS = """
           FROM class GROUP BY queue_name, task_path)
     SELECT chosen.queue_name, chosen.task_path, sum(completed)::bigint, sum(failed)::bigint,
            sum(retried)::bigint, sum(cancelled)::bigint, COALESCE(spread.waits, '{}'),
-           COALESCE(spread.runs, '{}')
+           COALESCE(spread.runs, '{}'), sum(enqueued)::bigint
       FROM chosen
       LEFT JOIN spread USING (queue_name, task_path)
      GROUP BY chosen.queue_name, chosen.task_path, spread.waits, spread.runs
      ORDER BY chosen.queue_name, chosen.task_path
+"""
+
+# The last hour, one row for each queue, or each task, with its minutes as arrays.
+RECENT = """
+    WITH minute AS (
+        SELECT CASE WHEN %(by_task)s THEN task_path ELSE queue_name END AS name, at,
+               sum(completed)::bigint AS completed, sum(failed)::bigint AS failed,
+               sum(retried)::bigint AS retried, sum(enqueued)::bigint AS enqueued
+          FROM django_jobs_stat
+         WHERE seconds = 60 AND at > now() - interval '1 hour'
+         GROUP BY 1, 2)
+    SELECT name, array_agg(EXTRACT(epoch FROM at)::bigint), array_agg(completed), array_agg(failed),
+           array_agg(retried), array_agg(enqueued)
+      FROM minute GROUP BY name ORDER BY name
 """
 
 # A range of ids and no LIMIT: without statistics, that is planned as a scan and a sort of the table.
@@ -136,6 +208,8 @@ class Tally:
     """How long jobs were due before they began, by class; see `core.histogram`."""
     runs: list[int] = field(default_factory=list)
     """How long bodies ran, by class."""
+    enqueued: int = 0
+    """New jobs; workers count these by other means, see `ADD`."""
 
     def took(self, waited: float, ran: float) -> None:
         """Count the lengths of one run, in seconds."""
@@ -148,6 +222,7 @@ class Tally:
         self.failed += other.failed
         self.retried += other.retried
         self.cancelled += other.cancelled
+        self.enqueued += other.enqueued
         for mine, theirs in ((self.waits, other.waits), (self.runs, other.runs)):
             for number, times in enumerate(theirs):
                 count(mine, number, times)
@@ -167,12 +242,18 @@ def count(classes: list[int], number: int, times: int = 1) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What ended in one minute or hour."""
+    """What ended in one minute or hour, and what was enqueued."""
 
     at: datetime
     completed: int
     failed: int
     retried: int
+    enqueued: int = 0
+
+    @property
+    def ended(self) -> int:
+        """Runs that counted."""
+        return self.completed + self.failed + self.retried
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +270,11 @@ class Failure:
 
 
 def add(tallies: Mapping[tuple[str, str], Tally]) -> Statement:
-    """Return the statement that adds what a worker counted, by queue and task, and forgets what is old."""
+    """
+    Return the statement that adds what a worker counted, by queue and task, and forgets what is old.
+
+    Once a minute, whichever worker comes first counts new jobs by it.
+    """
     counted = [
         {
             "queue_name": queue_name,
@@ -203,7 +288,7 @@ def add(tallies: Mapping[tuple[str, str], Tally]) -> Statement:
         }
         for (queue_name, task_path), tally in tallies.items()
     ]
-    return ADD, {"counted": json.dumps(counted)}
+    return ADD, {"counted": json.dumps(counted), "looks": LOOKS, "most": MOST_KINDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +326,14 @@ def kinds(cursor: Cursor, period: Period, queue: str | None = None) -> dict[tupl
     """Return what ended in a period by queue and task."""
     rows = run(cursor, (KINDS, parameters_of(period, queue)))
     return {(row[0], row[1]): Tally(*row[2:]) for row in rows}
+
+
+def recent(cursor: Cursor, *, by_task: bool) -> dict[str, list[Moment]]:
+    """Return the minutes of the last hour in which anything was counted, by queue or by task."""
+    return {
+        name: [Moment(datetime.fromtimestamp(at, UTC), *counts) for at, *counts in zip(*minutes, strict=True)]
+        for name, *minutes in run(cursor, (RECENT, {"by_task": by_task}))
+    }
 
 
 def parameters_of(period: Period, queue: str | None = None) -> dict[str, object]:

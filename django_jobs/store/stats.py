@@ -23,8 +23,9 @@ COUNTED = 10_000
 REACH = 100_000
 """Jobs that a filter without an index of its own looks through, from the newest."""
 
-# The names of queues with waiting jobs by a walk: one index look-up each. Beside them what live workers say
-# and what the newest jobs are, so that also a queue or task whose jobs all ended can be chosen.
+# The names of queues with waiting jobs by a walk: one index look-up each. Beside them what live workers say,
+# what they wrote down in the last day, and what the newest jobs are, so that also a queue or task whose jobs
+# all ended can be chosen.
 # These are a range of ids with both its ends, and no LIMIT: without statistics, that is planned as a scan and
 # a sort of the table.
 CHOICES = """
@@ -48,12 +49,17 @@ CHOICES = """
         (SELECT queue_name, task_path FROM django_jobs_job WHERE state = 'FAILED'
           ORDER BY id DESC LIMIT %(newest)s)
          UNION ALL
-        (SELECT queue_name, task_path FROM django_jobs_job WHERE state = 'RUNNING' LIMIT %(newest)s))
+        (SELECT queue_name, task_path FROM django_jobs_job WHERE state = 'RUNNING' LIMIT %(newest)s)),
+    figure AS (
+        SELECT queue_name, task_path FROM django_jobs_stat
+         WHERE seconds = 3600 AND at > now() - interval '1 day' AND queue_name <> '')
     SELECT 'queue', queue_name FROM queue
      UNION SELECT 'queue', queue_name FROM newest
      UNION SELECT 'queue', name FROM django_jobs_queue
      UNION SELECT 'queue', jsonb_array_elements_text(queues) FROM worker WHERE jsonb_typeof(queues) = 'array'
      UNION SELECT 'task', task_path FROM newest
+     UNION SELECT 'queue', queue_name FROM figure
+     UNION SELECT 'task', task_path FROM figure
      UNION SELECT 'task', jsonb_array_elements_text(tasks) FROM worker WHERE jsonb_typeof(tasks) = 'array'
 """
 

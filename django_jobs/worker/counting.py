@@ -49,10 +49,9 @@ class Counting:
         """Return the tally for what has none yet."""
         return self.tallies.setdefault(key if len(self.tallies) < MOST else OTHERS, Tally())
 
-    def written(self) -> list[Statement]:
-        """Return the statement that writes down what was counted, if anything was."""
-        counted = {key: tally for key, tally in self.tallies.items() if tally != Tally()}
-        return [add(counted)] if counted else []
+    def written(self) -> Statement:
+        """Return the statement that writes down what was counted, and has new jobs counted."""
+        return add({key: tally for key, tally in self.tallies.items() if tally != Tally()})
 
     def forget(self) -> None:
         """Begin anew, once it is written."""

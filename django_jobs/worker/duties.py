@@ -361,8 +361,7 @@ def prune_expired(duties: Duties, dispatcher: Dispatcher) -> float | None:
 def write_figures(duties: Duties, dispatcher: Dispatcher) -> float | None:
     """Add what was counted to the figures of all workers. No job waits for a table that can't be written."""
     try:
-        for statement in duties.counting.written():
-            ask(dispatcher, statement)
+        ask(dispatcher, duties.counting.written())
     except psycopg.ProgrammingError as error:  # no table yet, or no right to it
         logger.warning("figures for the admin can't be written: %s", one_line(error))
         duties.counting.forget()

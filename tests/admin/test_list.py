@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from html import unescape
 
 import pytest
 from django.db import connection
@@ -13,8 +15,18 @@ from django_jobs.dashboard import lists
 from django_jobs.dashboard.jobs import JobAdmin
 from django_jobs.store import stats
 from tests.admin.conftest import JOBS, listed
+from tests.jobs import give
 
 pytestmark = pytest.mark.django_db
+
+
+def names_proposed(page) -> dict[str, list[str]]:
+    """Return what the fields for names propose."""
+    lists = re.findall(r'<datalist id="dj-names-(\w+)">(.*?)</datalist>', page.content.decode())
+    return {
+        name: [unescape(value) for value in re.findall(r'value="([^"]*)"', options)]
+        for name, options in lists
+    }
 
 
 class TestColumns:
@@ -144,21 +156,39 @@ class TestFilters:
 
         assert listed(admin_client.get(f"{JOBS}?state=waiting&queue=mail")) == wanted[::-1]
 
-    def test_choices_come_from_jobs_workers_settings_and_known_tasks(
-        self, admin_client, make_job, make_worker
+    def test_choices_come_from_jobs_workers_figures_and_known_tasks(
+        self, admin_client, make_job, make_worker, put
     ):
         make_job(queue_name="with-a-job", task_path="of.a.job")
         make_job("FAILED", queue_name="with-a-failed-job", task_path="of.a.failed.job")
         make_worker(queues=["served"], tasks=["known.to.a.worker"])
 
-        specs = {
-            spec.title: [str(c.get("display")) for c in spec.choices(page_list)]
-            for page_list in [admin_client.get(JOBS).context["cl"]]
-            for spec in page_list.filter_specs
-        }
+        put(queue="with-figures", task="with.figures", completed=1)
 
-        assert {"with-a-job", "with-a-failed-job", "served"} <= set(specs["queue"])
-        assert {"of.a.job", "of.a.failed.job", "known.to.a.worker"} <= set(specs["task"])
+        names = names_proposed(admin_client.get(JOBS))
+
+        assert {"with-a-job", "with-a-failed-job", "served", "with-figures"} <= set(names["queue"])
+        assert {"of.a.job", "of.a.failed.job", "known.to.a.worker", "with.figures"} <= set(names["task"])
+        assert give.module_path in names["task"]
+
+    def test_some_names_are_links_and_all_are_proposed_by_a_field_that_works_without_script(
+        self, admin_client, make_job
+    ):
+        for number in range(40):
+            make_job(queue_name=f"q{number:02}")
+
+        page = admin_client.get(f"{JOBS}?task=shop.tasks.send_receipt")
+
+        content = page.content.decode()
+        assert len(re.findall(r'href="\?[^"]*queue=q\d', content)) < 40
+        assert {f"q{number:02}" for number in range(40)} <= set(names_proposed(page)["queue"])
+        forms = re.findall(r'<form method="get" class="dj-written">.*?</form>', content, re.DOTALL)
+        [form] = [form for form in forms if '<input type="search" name="queue"' in form]
+        assert 'list="dj-names-queue"' in form
+        assert 'aria-label="queue"' in form
+        assert '<input type="hidden" name="task" value="shop.tasks.send_receipt">' in form
+        assert len(listed(admin_client.get(JOBS, {"task": "shop.tasks.send_receipt", "queue": "q39"}))) == 1
+        assert len(listed(admin_client.get(JOBS, {"queue": "", "task": ""}))) == 40  # left empty
 
     def test_a_name_in_the_address_that_nobody_knows_is_still_a_filter(self, admin_client, make_job):
         make_job()

@@ -83,11 +83,34 @@ class TestThroughput:
         assert len(chart.bars) == bars
         assert [part.key for part in chart.bars[0].parts] == ["completed", "failed"]
         assert [float(part.height) for part in chart.bars[0].parts] == [90.0, 30.0]
-        assert chart.says == f"{3 * bars} completed, 0 to be retried, {bars} failed"
+        assert chart.says == f"{3 * bars} completed, 0 to be retried, {bars} failed, 0 enqueued"
         assert f"Tasks, {words}" in page.content.decode()
 
     def test_a_period_that_there_is_not_is_the_last_hour(self, admin_client):
         assert shown(admin_client, period="<b>")["period_words"] == "last hour"
+
+    def test_what_was_enqueued_is_told_and_drawn_as_a_line(self, admin_client, put):
+        put(timedelta(minutes=30), enqueued=120, completed=60)
+
+        page = admin_client.get(OVERVIEW)
+
+        hour = page.context["periods"][0]
+        assert (hour["enqueued"], hour["rate_in"], hour["rate"]) == ("120", "2.0", "1.0")
+        chart = page.context["chart"]
+        points = [point.split(",") for point in chart.line.split()]
+        assert len(points) == 58  # the latest two minutes aren't counted yet
+        assert [y for _x, y in points if y != "120.00"] == ["0.00"]
+        assert chart.most == "120"
+        assert [part.height for part in chart.bars[0].parts] == ["60.00"]
+        assert chart.says.endswith("120 enqueued")
+        content = page.content.decode()
+        assert '<polyline class="dj-line-enqueued"' in content
+        assert "120 enqueued (2.0 a minute)" in content
+
+    def test_where_nothing_was_enqueued_there_is_no_line(self, admin_client, put):
+        put(completed=1)
+
+        assert "<polyline" not in admin_client.get(OVERVIEW).content.decode()
 
     def test_coordinates_are_for_svg_in_every_language(self, admin_client, put):
         put(completed=1)

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_jobs.models import Attempt, Queue
-from tests.admin.conftest import JOBS, OVERVIEW, QUEUES, WORKERS, detail
+from tests.admin.conftest import JOBS, OVERVIEW, QUEUES, TASKS, WORKERS, detail
 
 pytestmark = pytest.mark.django_db
 
@@ -51,7 +51,11 @@ def statements(client, page):
         # workers, paused, depths, ended, oldest, running, clock; totals, course, kinds; failures; table,
         # expired, transactions; and for each of these four a savepoint and a limit, both taken back
         (OVERVIEW, 7 + 3 + 1 + 3 + 4 * 4),
-        (QUEUES, 5),  # depths, running, ended, settings, workers
+        (
+            QUEUES,
+            6 + 4,
+        ),  # the last hour, with a savepoint and a limit; depths, running, ended, settings, workers
+        (TASKS, 2 + 4),  # kinds and the last hour, with a savepoint and a limit, both taken back
         # depths, running, settings, workers; totals, course, kinds, with a savepoint and a limit, both taken
         # back
         (f"{QUEUES}queue-0/change/", 4 + 3 + 4),

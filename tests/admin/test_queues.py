@@ -41,6 +41,30 @@ class TestList:
         assert {"waits", "runs", "failed", "served", "set", "of-a-known-task"} <= set(names)
         assert names == sorted(names)
 
+    def test_it_tells_what_comes_in_and_goes_out_and_draws_the_last_hour(self, admin_client, make_job, put):
+        make_job(queue_name="mail")
+        put(timedelta(minutes=20), seconds=(60,), enqueued=300, completed=50, retried=5)
+        put(timedelta(minutes=20), seconds=(60,), task="a.b", failed=5)
+        put(timedelta(minutes=70), seconds=(60,), enqueued=1000)
+
+        page = admin_client.get(QUEUES)
+
+        shown = next(view for view in page.context["views"] if view.name == "mail")
+        assert (shown.rate_in, shown.rate_out) == ("5.0", "1.0")
+        assert shown.spark.says == "Last hour: 300 enqueued, 60 ended, 5 failed"
+        assert [float(bar.parts[0].height) for bar in shown.spark.bars] == [2.0]
+        assert min(float(point.split(",")[1]) for point in shown.spark.line.split()) == 0.0
+        content = page.content.decode()
+        assert 'role="img" aria-label="Last hour: 300 enqueued, 60 ended, 5 failed"' in content
+
+    def test_a_queue_without_figures_has_an_empty_chart(self, admin_client, make_job):
+        make_job(queue_name="mail")
+
+        spark = view(admin_client, "mail").spark
+
+        assert (spark.area, list(spark.bars)) == ("", [])
+        assert spark.says == "Last hour: 0 enqueued, 0 ended, 0 failed"
+
     def test_it_tells_how_much_is_due_for_later_running_and_failed(self, admin_client, make_job):
         for state in (
             "READY",
@@ -173,7 +197,7 @@ class TestFigures:
 
         hour = page.context["periods"][0]
         assert (hour["rate"], hour["completed"], hour["failed"]) == ("1.0", "54", "6")
-        assert page.context["chart"].says == "54 completed, 0 to be retried, 6 failed"
+        assert page.context["chart"].says == "54 completed, 0 to be retried, 6 failed, 0 enqueued"
         [row] = page.context["tasks"]
         assert (row["ended"], row["run50"]) == ("60", "874 ms")
         assert f"{JOBS}?queue=mail&amp;task=a" in page.content.decode()

@@ -170,7 +170,10 @@ def plain(response):
 
 
 class TestStyle:
-    css = files("django_jobs").joinpath("static/django_jobs/admin.css").read_text()
+    css = "".join(
+        files("django_jobs").joinpath("static/django_jobs", name).read_text()
+        for name in ("admin.css", "charts.css")
+    )
 
     def test_sides_are_logical_so_that_right_to_left_works(self):
         rules = re.sub(r"/\*.*?\*/", "", self.css, flags=re.DOTALL)

@@ -15,6 +15,7 @@ from django.test import override_settings
 from django_jobs import task
 from django_jobs.models import Job
 from tests.admin.conftest import EVIL, JOBS, TASKS, detail, texts
+from tests.jobs import give
 
 pytestmark = pytest.mark.django_db
 
@@ -99,13 +100,22 @@ class TestList:
         [row] = [row for row in rows if row["plain_name"] == loose.module_path]
         assert (row["attempts"], row["timeout"]) == ("∞", "9.0 s")
 
-    def test_it_takes_one_statement_and_its_limit(self, admin_client, django_assert_num_queries):
-        admin_client.get(TASKS)
+    def test_it_tells_of_the_last_hour_by_a_small_chart(self, admin_client, put):
+        put(task=give.module_path, seconds=(60,), completed=9, failed=1, enqueued=50)
 
-        with django_assert_num_queries(
-            2 + 1 + 4
-        ):  # session and user; figures; a savepoint and a limit, taken back
-            admin_client.get(TASKS)
+        page = admin_client.get(TASKS)
+
+        [row] = [row for row in page.context["tasks"] if row["plain_name"] == give.module_path]
+        assert row["spark"].says == "Last hour: 10 ended, 1 failed (10.0 %)"
+        assert len(row["spark"].bars) == 1
+        assert not row["spark"].line
+        assert 'aria-label="Last hour: 10 ended, 1 failed (10.0 %)"' in page.content.decode()
+
+    def test_it_renews_itself(self, admin_client):
+        page = admin_client.get(TASKS).content.decode()
+
+        assert 'data-dj-live="dj-live"' in page
+        assert page.count('id="dj-live"') == 1
 
     def test_it_answers_nothing_but_get(self, admin_client):
         assert admin_client.post(TASKS).status_code == 405

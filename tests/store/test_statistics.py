@@ -160,7 +160,8 @@ class TestPlans:
         for text, parameters in (
             (statistics.COURSE, statistics.parameters_of(DAY)),
             (statistics.KINDS, statistics.parameters_of(DAY)),
-            (statistics.ADD, {"counted": "[]"}),
+            (statistics.RECENT, {"by_task": False}),
+            statistics.add({}),
         ):
             cursor.execute(f"EXPLAIN {text}", parameters)
             plan = "\n".join(line for (line,) in cursor.fetchall())
