@@ -21,6 +21,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
+from django_jobs.core.states import Wish
 from django_jobs.dashboard import shown
 from django_jobs.dashboard.base import ReadOnlyPages
 from django_jobs.dashboard.hurried import hurried
@@ -191,5 +192,8 @@ def worker_badge(worker: LiveWorker, *, is_stale: bool) -> str:
     """Return what is known of a worker as a label."""
     if is_stale:
         return shown.badge(gettext("silent: probably dead"), "lost")
+    if worker.asked_to:
+        asked = gettext("asked to stop") if worker.asked_to == Wish.STOP else gettext("asked to drain")
+        return shown.badge(asked, "worker-stopping")
     words = gettext("stopping") if worker.state == "STOPPING" else gettext("running")
     return shown.badge(words, f"worker-{worker.state.lower()}")

@@ -163,6 +163,15 @@ class TestTables:
         assert (row["running"], row["slots"]) == (1, 12)
         assert row["url"] == f"{WORKERS}{worker.pk}/change/"
 
+    def test_a_worker_that_was_asked_to_end_is_marked(self, admin_client, make_worker):
+        make_worker(asked_to="DRAIN")
+        make_worker(asked_to="STOP", state="STOPPING")
+
+        page = admin_client.get(OVERVIEW).content.decode()
+
+        assert "asked to drain" in page
+        assert "asked to stop" in page
+
     def test_the_longest_due_jobs_are_named(self, admin_client, make_job):
         job = make_job(run_after=timezone.now() - timedelta(hours=2))
         make_job("SCHEDULED")

@@ -142,6 +142,16 @@ class TestOneProcessOfSeveral:
 
 
 class TestAllProcesses:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("method", ["spawn", "forkserver"])
+    @pytest.mark.parametrize("ask", [Operations.drain_worker, Operations.stop_worker])
+    def test_they_end_together_however_they_were_made(self, runjobs, method, ask):
+        runner = runjobs("--processes", "2", "--start-method", method).is_ready(2)
+
+        ask(Operations(), runner.workers()[0].pk, all_processes=True)
+
+        assert runner.ends() == 0
+
     def test_one_that_dies_while_it_drains_is_not_replaced(self, runjobs):
         runner = runjobs("--processes", "2", *ONE_SLOT).is_ready(2)
         tasks.held.enqueue("never")

@@ -46,6 +46,7 @@ EPILOG = """\
 signals:
   SIGTERM, SIGINT   stop claiming, wait for running jobs, hand back what is left, exit
   a second one      hand back running jobs at once and exit
+  without a shell on its machine: manage.py jobs drain-worker|stop-worker
 
 exit status:
   0  stopped or drained, every job came home
