@@ -28,6 +28,11 @@ def everything(evil_job, make_job, make_worker):
         tasks=[EVIL],
         versions={EVIL: EVIL},
         ending=EVIL,
+        limits={EVIL: 1},
+        supervisor=EVIL[:32],
+        takes_requests=True,
+        asked_to="DRAIN",
+        asked_by=EVIL,
     )
     Queue.objects.create(name=EVIL, paused_at="2026-01-01T00:00Z", paused_by=EVIL, pause_reason=EVIL)
     jobs = [evil_job]
@@ -39,6 +44,7 @@ def everything(evil_job, make_job, make_worker):
         JOBS, f"{JOBS}?state=failed", f"{JOBS}retry-failed/",
         WORKERS, QUEUES,
         f"{WORKERS}{worker.pk}/change/", f"{WORKERS}{worker.pk}/history/",
+        f"{WORKERS}drain/{worker.pk}/", f"{WORKERS}stop/{worker.pk}/",
         f"{QUEUES}{name}/change/", f"{QUEUES}{name}/history/",
         f"{QUEUES}pause/{name}/", f"{QUEUES}resume/{name}/",
     ]  # fmt: skip
