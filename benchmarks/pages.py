@@ -30,6 +30,7 @@ from django.test.utils import (
 )
 
 from django_jobs.models import Job, Queue, Worker
+from django_jobs.working_off import ask_for
 
 PART = 500_000
 BASE = "/admin/django_jobs"
@@ -63,9 +64,10 @@ ATTEMPTS = """
 
 FIGURES = """
     INSERT INTO django_jobs_stat (
-        seconds, at, queue_name, task_path, completed, failed, retried, cancelled, waits, runs)
+        seconds, at, queue_name, task_path, completed, failed, retried, cancelled, enqueued, waits, runs)
     SELECT length, date_trunc('hour', now()) - n * length * interval '1 s', 'queue-' || k,
-           'shop.tasks.task_' || k, 1000, 10, 20, 0, array_fill(20, ARRAY[30]), array_fill(20, ARRAY[40])
+           'shop.tasks.task_' || k, 1000, 10, 20, 0, 1030, array_fill(20, ARRAY[30]),
+           array_fill(20, ARRAY[40])
       FROM unnest(ARRAY[60, 3600]) AS length, generate_series(0, 180) AS n, generate_series(1, 50) AS k
 """
 
@@ -86,6 +88,10 @@ def fill(jobs: int) -> None:
 def pages() -> dict[str, str]:
     """Return the pages that are measured, by what they show."""
     failed = Job.objects.filter(state="FAILED").latest("pk")
+    bulk = ask_for(
+        "retry", {}, {"labels": ["failed"]}, alias="default", matching="state=failed", per_second=500,
+        total=200_000, is_estimate=True,
+    )  # fmt: skip
     due = Job.objects.filter(state="READY", queue_name="queue-17").earliest("pk")
     return {
         "overview, last hour": f"{BASE}/overview/",
@@ -100,8 +106,11 @@ def pages() -> dict[str, str]:
         "jobs: by any value": f"{BASE}/job/?value=none",
         "a failed job": f"{BASE}/job/{failed.pk}/change/",
         "a waiting job, and why it waits": f"{BASE}/job/{due.pk}/change/",
+        "retry 4 % of all: the question": f"{BASE}/job/retry-failed/",
+        "a bulk action": f"{BASE}/bulkaction/{bulk.pk}/change/",
         "queues": f"{BASE}/queue/",
         "a queue": f"{BASE}/queue/queue-17/change/?period=week",
+        "tasks": f"{BASE}/knowntask/",
         "workers": f"{BASE}/worker/",
     }
 

@@ -43,8 +43,8 @@ from django.test.utils import setup_databases, teardown_databases
 from django.utils import timezone
 from playwright.sync_api import Browser, ConsoleMessage, sync_playwright
 
-from django_jobs import task
-from django_jobs.models import Attempt, Job, Queue, Stat, Worker
+from django_jobs import task, working_off
+from django_jobs.models import Attempt, BulkAction, Job, Queue, Stat, Worker
 from django_jobs.store.statistics import Tally
 
 LOOKS: dict[str, dict[str, Any]] = {
@@ -102,6 +102,7 @@ def fill() -> dict[str, str]:
                     "shop.tasks.send_receipt",
                     "shop.tasks.make_thumbnail",
                     "shop.webhooks.post_webhook",
+                    working_off.PATH,
                 ],
             }
             | more
@@ -250,6 +251,14 @@ def fill() -> dict[str, str]:
             run_after=now - timedelta(minutes=42),
         )
     fill_figures()
+    bulk = working_off.ask_for(
+        "retry", {}, {"labels": ["failed"]}, alias="default", matching="state=failed, queue=webhooks",
+        per_second=200, total=61_000, is_estimate=True, user=User.objects.get(username="ada"),
+    )  # fmt: skip
+    BulkAction.objects.update(done=23_400, skipped=12)
+    Job.objects.filter(pk=bulk.job).update(
+        state="RUNNING", worker=mailer.pk, attempt=1, last_attempted_at=now
+    )
     base = "/admin/django_jobs"
     return {
         "overview": f"{base}/overview/",
@@ -272,6 +281,8 @@ def fill() -> dict[str, str]:
         "queue": f"{base}/queue/webhooks/change/",
         "queue-stuck": f"{base}/queue/reports/change/",
         "confirm-pause": f"{base}/queue/pause/mail/",
+        "bulks": f"{base}/bulkaction/",
+        "bulk": f"{base}/bulkaction/{bulk.pk}/change/",
         "index": "/admin/",
         "jobs-viewer": f"{base}/job/",
         "job-viewer": f"{base}/job/{failed.pk}/change/",
@@ -301,6 +312,7 @@ def fill_figures() -> None:
                 for _ in range(min(runs, 200)):
                     tally.took(wait * rng.lognormvariate(0, 1), length * rng.lognormvariate(0, 0.7))
                 figures = {name: getattr(tally, name) for name in ("completed", "failed", "retried")}
+                figures["enqueued"] = round(runs * rng.uniform(0.8, 1.25)) if place > 1 or seconds > 60 else 0
                 Stat.objects.create(
                     seconds=seconds, at=at, queue_name=queue, task_path=name,
                     waits=tally.waits, runs=tally.runs, **figures,

@@ -78,7 +78,7 @@ class Spark:
     area: str
     """What ended, as points."""
     line: str
-    """What was enqueued, as points; empty where that isn't shown."""
+    """What was enqueued, as points; empty where nothing was, or that isn't shown."""
     bars: Sequence[Bar]
     """Minutes with failures."""
     says: str
@@ -97,7 +97,8 @@ def spark(course: Sequence[Moment], *, says: str, with_line: bool, now: datetime
 
     ended = [point(place, moment.ended if moment else 0) for place, moment in enumerate(moments)]
     corners = [f"{rounded(room / 2)},{SPARK_HEIGHT}", f"{rounded(SPARK_WIDTH - room / 2)},{SPARK_HEIGHT}"]
-    known = moments[:-UNCOUNTED_MINUTES] if with_line else []
+    is_drawn = with_line and any(moment and moment.enqueued for moment in moments)
+    known = moments[:-UNCOUNTED_MINUTES] if is_drawn else []
     bars = [
         Bar(
             x=rounded(place * room),

@@ -116,6 +116,19 @@ class TestQuestion:
         [explain] = [query["sql"] for query in captured if "EXPLAIN" in query["sql"]]
         assert "ANALYZE" not in explain
 
+    def test_the_page_that_asks_takes_so_many_statements_however_many_match(self, admin_client, make, few):
+        counts = []
+        for more in (6, 30):
+            make(more)
+            admin_client.get(f"{JOBS}retry-failed/")
+            with CaptureQueriesContext(connection) as captured:
+                admin_client.get(f"{JOBS}retry-failed/")
+            counts.append(len(captured) - 2)
+
+        # the list: depths, ended, choices, workers, exceptions, count; forecast; estimate with a savepoint and
+        # a limit, both taken back; workers, paused queues, who knows the task; examples
+        assert counts == [7 + 5 + 3 + 1] * 2
+
     def test_few_are_done_at_once_and_without_a_choice(self, admin_client, make, few):
         make(3)
 

@@ -62,7 +62,7 @@ class TestList:
 
         spark = view(admin_client, "mail").spark
 
-        assert (spark.area, list(spark.bars)) == ("", [])
+        assert (spark.area, spark.line, list(spark.bars)) == ("", "", [])
         assert spark.says == "Last hour: 0 enqueued, 0 ended, 0 failed"
 
     def test_it_tells_how_much_is_due_for_later_running_and_failed(self, admin_client, make_job):
