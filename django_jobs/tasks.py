@@ -213,7 +213,14 @@ is_coroutine_function = lru_cache(maxsize=4096)(iscoroutinefunction)
 
 def options_of(task: JobTask) -> dict[str, Any]:
     """Return every field of a task but its function."""
-    return {f.name: getattr(task, f.name) for f in fields(task) if f.name != "func"}
+    names = option_names(type(task))  # type: ignore[arg-type]  # it takes a class for one of its objects
+    return {name: getattr(task, name) for name in names}
+
+
+@lru_cache(maxsize=16)
+def option_names(kind: type[JobTask]) -> tuple[str, ...]:
+    """Return the names of the fields of a class of tasks, but for its function."""
+    return tuple(f.name for f in fields(kind) if f.name != "func")
 
 
 def unchecked(task: JobTask, **changes: Any) -> JobTask:
