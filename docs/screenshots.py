@@ -44,8 +44,9 @@ from django.utils import timezone
 from playwright.sync_api import Browser, ConsoleMessage, sync_playwright
 
 from django_jobs import task, working_off
-from django_jobs.models import Attempt, BulkAction, Job, Queue, Stat, Worker
+from django_jobs.models import Attempt, BulkAction, Capture, Job, Queue, Stat, Worker
 from django_jobs.store.statistics import Tally
+from example_project.shop.models import Order
 
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1360, "height": 1000}},
@@ -61,6 +62,14 @@ TRACEBACK = """Traceback (most recent call last):
     return self.request("POST", url, data=data, json=json, **kwargs)
 requests.exceptions.ConnectionError: HTTPSConnectionPool(host='example.com', port=443): Max retries exceeded
 """
+
+
+LOGGED = (
+    ("INFO", "shop.webhooks", "telling https://example.com/hooks/orders of order 7"),
+    ("DEBUG", "urllib3.connectionpool", "Starting new HTTPS connection (1): example.com:443"),
+    ("WARNING", "shop.webhooks", "no answer yet, trying again\nafter 10 s"),
+)
+"""Level, logger and text of lines that runs logged."""
 
 
 def stay_alive(**_: object) -> None:
@@ -157,6 +166,7 @@ def fill() -> dict[str, str]:
             last_attempted_at=now - timedelta(seconds=100 - 30 * number),
             cancel_requested_at=now if number == 1 else None,
         )
+    order = Order.objects.create(name="Ada", email="ada@example.com", price_cents=290)
     failed = Job.objects.create(
         queue_name="webhooks",
         task_path="shop.webhooks.post_webhook",
@@ -172,7 +182,7 @@ def fill() -> dict[str, str]:
         finished_at=now - timedelta(minutes=4, seconds=-10.4),
         expires_at=now + timedelta(days=14),
         reason="ConnectionError: HTTPSConnectionPool(host='example.com', port=443)",
-        meta={"tags": ["partner"], "enqueued_by": "ada"},
+        meta={"tags": ["partner"], "enqueued_by": "ada", "about": f"shop.order/{order.pk}"},
         worker=mailer.pk,
     )
     kinds = [
@@ -203,6 +213,18 @@ def fill() -> dict[str, str]:
                 else {}
             ),
         )
+    for number, lines in ((1, 3), (5, 40)):
+        Capture.objects.create(
+            job=failed,
+            number=number,
+            lines=[
+                [now.timestamp() - 60 + place / 3, *LOGGED[place % len(LOGGED)]] for place in range(lines)
+            ],
+            cut=128 if lines == 40 else 0,
+            cut_at=20,
+            queries=lines + 4,
+            query_seconds=0.0123 * lines,
+        )
     for _ in range(14):
         Job.objects.create(
             queue_name="webhooks",
@@ -213,6 +235,7 @@ def fill() -> dict[str, str]:
             max_attempts=4,
             enqueued_at=now - timedelta(hours=3),
             reason="ConnectionError: Max retries exceeded",
+            meta={"about": f"shop.order/{order.pk}"},
             started_at=now - timedelta(hours=2),
             last_attempted_at=now - timedelta(hours=1, seconds=5),
             finished_at=now - timedelta(hours=1),
@@ -284,6 +307,7 @@ def fill() -> dict[str, str]:
         "bulks": f"{base}/bulkaction/",
         "bulk": f"{base}/bulkaction/{bulk.pk}/change/",
         "index": "/admin/",
+        "order": f"/admin/shop/order/{order.pk}/change/",
         "jobs-viewer": f"{base}/job/",
         "job-viewer": f"{base}/job/{failed.pk}/change/",
     }

@@ -15,6 +15,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
@@ -30,7 +31,7 @@ from django_jobs.discovery import discover
 from django_jobs.exceptions import Cancel, Retry, Snooze
 from django_jobs.store import claim, finish, moment, workers
 from django_jobs.store.cursor import Rows, Statement, run
-from django_jobs.tasks import registry
+from django_jobs.tasks import QUERIES, registry
 from django_jobs.testing.sheltering import is_aborted, leave, take_shelter
 from django_jobs.worker import capturing
 from django_jobs.worker.announcer import announce
@@ -264,7 +265,8 @@ class Session:
         """Run one claimed job, write what it came to, and have it announced."""
         shelters = take_shelter()
         if registry[job.task_path].is_async:
-            with capturing.counting():  # in this thread, which has the connections of async bodies too
+            counts = QUERIES in registry[job.task_path].captures
+            with capturing.counting() if counts else nullcontext():  # in the thread of its connections
                 ended = async_to_sync(self.executor.run_async)(job)
         else:
             ended = self.executor.run(job)

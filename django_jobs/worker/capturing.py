@@ -187,7 +187,9 @@ def listen() -> None:
 
 
 def stop_listening() -> None:
-    """Take our handler off all loggers."""
+    """Take our handler off all loggers, if it is on them."""
+    if tap not in logging.root.handlers:
+        return
     for logger in (logging.root, *logging.root.manager.loggerDict.values()):
         if isinstance(logger, logging.Logger):
             logger.removeHandler(tap)
