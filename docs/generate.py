@@ -252,6 +252,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "public-names": public_names,
     "job": lambda: methods("models.py", "Job"),
     "jobs": lambda: methods("models.py", "JobQuerySet"),
+    "capture": lambda: methods("captures.py", "Capture"),
     "queue": lambda: methods("serving.py", "Queue"),
     "operations": lambda: methods("operations.py", "Operations"),
     "task-methods": lambda: methods("tasks.py", "JobTask"),

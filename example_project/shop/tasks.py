@@ -120,7 +120,7 @@ def send_receipt(order_id: int) -> None:
     Order.objects.filter(pk=order.pk).update(receipt_mailed_at=timezone.now())
 
 
-@task(queue_name="printing", backoff=SOON, timeout=timedelta(minutes=5))
+@task(queue_name="printing", backoff=SOON, timeout=timedelta(minutes=5), capture=True)
 async def print_order(order_id: int) -> int:
     """Have the printer print each photo, wait until it has, and return the number of sheets."""
     order = await Order.objects.aget(pk=order_id)
@@ -161,7 +161,7 @@ async def tell_partner(context: JobContext, order_id: int, partner_id: int) -> N
         raise
 
 
-@task(backoff=SOON, timeout=timedelta(seconds=2), takes_context=True)
+@task(backoff=SOON, timeout=timedelta(seconds=2), takes_context=True, capture=True)
 def nightly_report(context: JobContext, day: str) -> dict[str, Any]:
     """
     Write the day's paid orders as CSV, with prices in other currencies; return the file and its length.
