@@ -174,8 +174,9 @@ def off_the_loop(function: Callable[..., Any], *args: Any) -> Any:
 
 def be_django_6() -> None:
     """Give the backport the names of `django.tasks`, which are what Django's own tests import."""
-    from django_tasks import base, exceptions, task, task_backends
+    from django_tasks import base, task, task_backends
 
+    exceptions: Any = import_module("django_tasks.exceptions")
     exceptions.InvalidTask = exceptions.InvalidTaskError
     exceptions.InvalidTaskBackend = exceptions.InvalidTaskBackendError
     for name in ("", ".base", ".exceptions", ".signals", ".backends", ".backends.base", *DJANGOS.values()):

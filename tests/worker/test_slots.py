@@ -116,7 +116,7 @@ def test_a_run_that_nobody_listens_to_takes_few_calls_of_python(threads, caplog)
         caplog.set_level("WARNING", logger)
     [slot, *_] = threads.slots.slots
     threads.slots.timeout_of = lambda job: None
-    counted = Counter()
+    counted: Counter[str] = Counter()
 
     def note(frame, event, argument):
         counted[event] += event in ("call", "c_call")
