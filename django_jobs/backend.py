@@ -49,7 +49,7 @@ class JobsBackend(BaseTaskBackend):
     supports_priority = True
 
     def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
-        super().__init__(alias, params)  # type: ignore[arg-type]
+        super().__init__(alias, params)  # type: ignore[arg-type]  # the stubs want a dict
         self.options = params.get("OPTIONS", {})
         self.queues_given = params.get("QUEUES", ())
 

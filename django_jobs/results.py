@@ -204,7 +204,7 @@ def as_given(task: JobTask, max_attempts: int | None, backend: str) -> Any:
         return max_attempts
     try:
         found = backend_of(backend)
-        usual = found.limits.max_attempts if is_jobs_backend(found) else None  # type: ignore[attr-defined]
+        usual = found.limits.max_attempts if is_jobs_backend(found) else None  # type: ignore[attr-defined]  # is_jobs_backend tells no type
     except (InvalidTaskBackend, UnknownSetting):  # the settings have changed since
         return max_attempts
     return UNSET if max_attempts == usual else max_attempts

@@ -178,7 +178,7 @@ class JobTask(Task):  # type: ignore[type-arg]  # generic in the backport only
                 f"Task {self.module_path} uses the backend {self.backend!r}, a "
                 f"{type(backend).__qualname__}, which has no enqueue_many. Call enqueue() for each job."
             )
-        return backend  # type: ignore[return-value]
+        return backend  # type: ignore[return-value]  # is_jobs_backend tells no type
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Run the body here and now, and return what it returns."""

@@ -93,7 +93,7 @@ def own_backend() -> BaseTaskBackend:
     for alias in task_backends:
         backend: Any = task_backends[alias]
         if is_jobs_backend(backend) and backend.database == conf.database():
-            return backend  # type: ignore[no-any-return]
+            return backend  # type: ignore[no-any-return]  # any backend of the settings
     return unconfigured_backend()
 
 

@@ -159,7 +159,7 @@ class AskingPages(ReadOnlyPages):
             log = gettext("Asked to stop.") if wish == Wish.STOP else gettext("Asked to drain.")
             rows = [Worker(pk=one.worker, name=one.name) for one in asked]
             if rows:
-                LogEntry.objects.log_actions(request.user.pk, rows, CHANGE, log)  # type: ignore[arg-type]
+                LogEntry.objects.log_actions(request.user.pk, rows, CHANGE, log)  # type: ignore[arg-type]  # the stubs want a queryset
         if len(asked) > 1:
             self.tell(request, told_of_all(asked, wish))
         left = [one for one in answers if one.verdict != Verdict.ASKED][:MOST_TOLD]

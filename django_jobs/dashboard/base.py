@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from admin_actions.admin import ActionsModelAdmin  # type: ignore[import-untyped]
+from admin_actions.admin import ActionsModelAdmin  # type: ignore[import-untyped]  # it has no types
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.templatetags.admin_urls import add_preserved_filters
@@ -160,7 +160,7 @@ class ReadOnlyPages(ActionsModelAdmin):  # type: ignore[misc]  # the library has
         def actions_holder(instance: Any) -> SafeString:
             return self.row_buttons(request, instance)
 
-        actions_holder.short_description = ""  # type: ignore[attr-defined]
+        actions_holder.short_description = ""  # type: ignore[attr-defined]  # the admin reads it
         columns = tuple(super(ActionsModelAdmin, self).get_list_display(request))
         return (*columns, actions_holder) if self.actions_row else columns
 

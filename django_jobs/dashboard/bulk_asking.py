@@ -230,6 +230,6 @@ def ask_for_bulk(
             if offer.is_estimate
             else gettext("%(what)s Asked for %(count)s jobs. Matching: %(matching)s.")
         ) % {"what": action.log(choice), "count": grouped(offer.total), "matching": matching}
-        LogEntry.objects.log_actions(request.user.pk, [made], ADDITION, words)  # type: ignore[arg-type]
+        LogEntry.objects.log_actions(request.user.pk, [made], ADDITION, words)  # type: ignore[arg-type]  # the stubs want a queryset
     page.tell(request, gettext("A job was enqueued that does it: here is how far it is."), messages.SUCCESS)
     return HttpResponseRedirect(page.address_of(made))

@@ -167,7 +167,7 @@ def answer(
 
 def record(request: HttpRequest, job: Job, flag: int, words: str) -> None:
     """Write down who did what to a job."""
-    LogEntry.objects.log_actions(request.user.pk, [job], flag, words)  # type: ignore[arg-type]
+    LogEntry.objects.log_actions(request.user.pk, [job], flag, words)  # type: ignore[arg-type]  # the stubs want a queryset
 
 
 def told(value: Any) -> str:

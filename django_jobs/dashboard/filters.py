@@ -61,7 +61,7 @@ def choices(request: HttpRequest) -> stats.Choices:
         with connections[conf.database()].cursor() as cursor:
             queues = {task.queue_name for task in registry.values()}
             found = stats.choices(cursor, queues, registry)
-        request.django_jobs_choices = found  # type: ignore[attr-defined]
+        request.django_jobs_choices = found  # type: ignore[attr-defined]  # kept for one request
     return found
 
 

@@ -118,7 +118,7 @@ class JobAdmin(ChangingPages, ReadOnlyPages):
         for name in set(filters) - NAMES - PLAIN - {"q"}:
             del filters[name]
         filters["state"] = "failed"
-        request.GET = filters  # type: ignore[assignment]
+        request.GET = filters  # type: ignore[assignment]  # the stubs have it immutable
         back = f"{self.address('django_jobs_job_changelist')}?{filters.urlencode()}"
         listed = self.get_changelist_instance(request)
         return confirm(

@@ -114,7 +114,7 @@ class WrittenFilter(ClosedFilter):
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, Any]]:
         return []
 
-    def choices(self, changelist: ChangeList) -> Iterator[dict[str, Any]]:  # type: ignore[override]
+    def choices(self, changelist: ChangeList) -> Iterator[dict[str, Any]]:  # type: ignore[override]  # the stubs want a list of fixed keys
         """Yield what the field's form needs, as the one choice."""
         assert self.parameter_name is not None
         others = [(name, value) for name, value in changelist.params.items() if name != self.parameter_name]

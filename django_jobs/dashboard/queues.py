@@ -271,7 +271,7 @@ class QueueAdmin(ReadOnlyPages):
         view = self.view_of(request, object_id)
         if view is None:
             return None
-        view.queue.view = view  # type: ignore[attr-defined]
+        view.queue.view = view  # type: ignore[attr-defined]  # for the columns of its row
         return view.queue
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> list[tuple[Any, dict[str, Any]]]:
@@ -365,7 +365,7 @@ class QueueAdmin(ReadOnlyPages):
                 changed = operations.resume(name)
                 log = gettext("Resumed.")
             if changed:
-                LogEntry.objects.log_actions(request.user.pk, [Queue(name=name)], CHANGE, log)  # type: ignore[arg-type]
+                LogEntry.objects.log_actions(request.user.pk, [Queue(name=name)], CHANGE, log)  # type: ignore[arg-type]  # the stubs want a queryset
         words = {
             (True, True): gettext("Paused the queue “%(name)s”."),
             (True, False): gettext("Skipped: the queue “%(name)s” was paused already."),

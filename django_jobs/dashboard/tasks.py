@@ -131,7 +131,7 @@ class TaskAdmin(ReadOnlyPages):
                 named = task.using(meta={"enqueued_by": request.user.get_username()})
                 result = named.enqueue(*call.args, **call.kwargs)
                 job = Job(pk=int(result.id), task_path=task.module_path)
-                LogEntry.objects.log_actions(request.user.pk, [job], ADDITION, gettext("Enqueued by hand."))  # type: ignore[arg-type]
+                LogEntry.objects.log_actions(request.user.pk, [job], ADDITION, gettext("Enqueued by hand."))  # type: ignore[arg-type]  # the stubs want a queryset
         except (TypeError, ValueError) as error:
             form.add_error(None, str(error))
             return None

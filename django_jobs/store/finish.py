@@ -268,7 +268,7 @@ def capture_parameters(worker: int, ended: Sequence[Ended]) -> dict[str, Any]:
 def complete_parameters(worker: int, ended: Sequence[Ended]) -> dict[str, Any]:
     """Return the parameters of `COMPLETE`; a column of nothing but NULLs is sent as one NULL."""
     values = [end.outcome.return_value for end in ended]  # type: ignore[union-attr]  # all are Completed
-    keeps = [end.outcome.keep for end in ended]  # type: ignore[union-attr]
+    keeps = [end.outcome.keep for end in ended]  # type: ignore[union-attr]  # as above
     texts = {keep: "NULL" if keep is None else f'"{interval(keep)}"' for keep in set(keeps)}
     return run_parameters(worker, ended) | {
         "return_values": values if any(value is not None for value in values) else None,

@@ -46,7 +46,7 @@ def enqueued(
 
 
 def assert_enqueued(
-    task: Task | str,  # type: ignore[type-arg]
+    task: Task | str,  # type: ignore[type-arg]  # generic in the backport only
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -76,7 +76,7 @@ def assert_enqueued(
 
 
 def assert_not_enqueued(
-    task: Task | str | None = None,  # type: ignore[type-arg]
+    task: Task | str | None = None,  # type: ignore[type-arg]  # generic in the backport only
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -98,7 +98,7 @@ class Wanted:
 
     def __init__(
         self,
-        task: Task | str | None,  # type: ignore[type-arg]
+        task: Task | str | None,  # type: ignore[type-arg]  # generic in the backport only
         args: Sequence[Any] | None,
         kwargs: Mapping[str, Any] | None,
         queue: str | None,

@@ -72,14 +72,14 @@ enqueue, enqueue_many = JobsBackend.enqueue, JobsBackend.enqueue_many
 
 def intercept() -> None:
     """Have the backend run what it enqueues."""
-    JobsBackend.enqueue = enqueue_and_run  # type: ignore[method-assign, assignment]
-    JobsBackend.enqueue_many = enqueue_many_and_run  # type: ignore[method-assign, assignment]
+    JobsBackend.enqueue = enqueue_and_run  # type: ignore[method-assign, assignment]  # for the length of a test
+    JobsBackend.enqueue_many = enqueue_many_and_run  # type: ignore[method-assign, assignment]  # for the length of a test
 
 
 def let_go() -> None:
     """Have the backend only enqueue again."""
-    JobsBackend.enqueue = enqueue  # type: ignore[method-assign]
-    JobsBackend.enqueue_many = enqueue_many  # type: ignore[method-assign]
+    JobsBackend.enqueue = enqueue  # type: ignore[method-assign]  # for the length of a test
+    JobsBackend.enqueue_many = enqueue_many  # type: ignore[method-assign]  # for the length of a test
 
 
 def enqueue_and_run(backend: JobsBackend, *args: Any, **kwargs: Any) -> AnyResult:

@@ -87,7 +87,7 @@ def explain(parser: ArgumentParser) -> None:
             message = f"there is no option {found[1]} here.{suggestion(found[1], options_of(parser))}"
         complain(message)
 
-    parser.error = error  # type: ignore[method-assign]
+    parser.error = error  # type: ignore[method-assign]  # an instance of its own
 
 
 def options_of(parser: ArgumentParser) -> set[str]:
