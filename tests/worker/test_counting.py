@@ -9,7 +9,7 @@ import pytest
 
 from django_jobs.core.records import Cancelled, Completed, Ended, Failed, Released, Retried, Snoozed
 from django_jobs.core.states import Kind
-from django_jobs.models import Stat
+from django_jobs.models import Intake, Stat
 from django_jobs.store.statistics import Tally
 from django_jobs.worker import counting
 from django_jobs.worker.counting import OTHERS, Counting
@@ -93,6 +93,27 @@ class TestAWorker:
             eventually(lambda: not worker.duties.counting.tallies)
 
         assert Stat.objects.get(seconds=60).completed == 1
+
+    def test_counts_new_jobs_also_of_queues_that_nobody_serves(self):
+        def a_minute_later():
+            before = Intake.objects.get().at
+            Intake.objects.update(at=before - timedelta(minutes=1))
+            worker.duties.hurry("figures")
+            worker.dispatcher.nudge()
+            eventually(lambda: Intake.objects.get().at > before - timedelta(seconds=50))
+
+        with Workers() as workers:
+            worker = workers.start(queues=["default"])
+            worker.duties.hurry("figures")
+            worker.dispatcher.nudge()
+            eventually(Intake.objects.exists)
+            jobs.ok.using(queue_name="nobody").enqueue_many([() for _ in range(3)])
+            a_minute_later()
+            a_minute_later()
+
+        for seconds in (60, 3600):
+            stat = Stat.objects.get(seconds=seconds, queue_name="nobody")
+            assert (stat.task_path, stat.enqueued, stat.completed) == (jobs.ok.module_path, 3, 0)
 
     def test_runs_jobs_also_where_the_table_cannot_be_written(self, caplog):
         from django.db import connection
