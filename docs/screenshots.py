@@ -41,6 +41,7 @@ from django.test import Client
 from django.test.testcases import LiveServerThread
 from django.test.utils import setup_databases, teardown_databases
 from django.utils import timezone
+from PIL import Image
 from playwright.sync_api import Browser, ConsoleMessage, sync_playwright
 
 from django_jobs import task, working_off
@@ -74,7 +75,7 @@ LOGGED = (
 
 def stay_alive(**_: object) -> None:
     """Have the sample workers be heard of, as long as it takes."""
-    Worker.objects.filter(name="mailer", state="RUNNING").update(heartbeat_at=timezone.now())
+    Worker.objects.filter(name="mailer", stopped_at=None).update(heartbeat_at=timezone.now())
 
 
 def post_webhook(url: str, payload: dict[str, Any], timeout: int = 10, **more: Any) -> None:
@@ -373,7 +374,7 @@ def site() -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:
 def photograph(browser: Browser, address: str, session: str, look: str, pages: dict[str, Path]) -> int:
     """Write pictures of pages, each to its path, and return how often the browser complained."""
     complaints: list[str] = []
-    window = browser.new_context(base_url=address, reduced_motion="reduce", **LOOKS[look])
+    window = browser.new_context(base_url=address, **LOOKS[look])
     window.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": address}])
     tab = window.new_page()
     tab.on("pageerror", lambda error: complaints.append(str(error)))
@@ -384,6 +385,7 @@ def photograph(browser: Browser, address: str, session: str, look: str, pages: d
         if answer is None or answer.status != 200:
             complaints.append(f"{page}: {answer and answer.status}")
         tab.screenshot(path=path, full_page=True)
+        Image.open(path).quantize(255, dither=Image.Dither.NONE).save(path, optimize=True)
         print(path.stem, *complaints[seen:], sep="\n  ")
     window.close()
     return len(complaints)

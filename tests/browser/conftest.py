@@ -177,7 +177,11 @@ def pages(transactional_db, make_job, make_worker, put) -> dict[str, str]:  # no
         job=failed, number=1, queries=3, query_seconds=0.2,
         lines=[[now.timestamp(), "WARNING", "shop", "as it " + "were " * 60]],
     )  # fmt: skip
-    waiting: Job = make_job(queue_name="lonely", run_after=now - timedelta(minutes=3))
+    waiting: Job = make_job(
+        queue_name="lonely",
+        task_path="shop.reports.nightly.write_accounts_of_all_subsidiaries_as_csv",
+        run_after=now - timedelta(minutes=3),
+    )
     others = {
         state: make_job(state, worker=worker.pk)
         for state in ("SCHEDULED", "RETRYING", "RUNNING", "SUCCESSFUL", "CANCELLED")
