@@ -49,6 +49,13 @@ WIDER = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [
 """What makes a page wider than its window."""
 
 DESK = {"width": 1280, "height": 720}
+CUT = """() => [...document.querySelectorAll("#content [type=submit]")].filter((one) => {
+    const {left, right} = one.getBoundingClientRect();
+    const page = document.querySelector("#content-main").getBoundingClientRect();
+    return left < page.left - 1 || right > page.right + 1;
+}).map((one) => one.outerHTML)"""
+"""Buttons that one would have to look for."""
+
 PHONE = {"width": 390, "height": 800}
 
 
@@ -95,6 +102,7 @@ def test_no_page_keeps_anybody_out(visit, ada, pages, axe, subtests):
 
             page.set_viewport_size(PHONE)
             assert page.evaluate(WIDER) == []
+            assert page.evaluate(CUT) == []
             page.set_viewport_size(DESK)
 
 
@@ -106,3 +114,4 @@ def test_all_are_mirrored_where_people_read_from_right_to_left(visit, ada, pages
 
             assert page.evaluate("getComputedStyle(document.querySelector('#content')).direction") == "rtl"
             assert page.evaluate(WIDER) == []
+            assert page.evaluate(CUT) == []

@@ -27,6 +27,30 @@ class TestSuperuser:  # who sees every page in test_looks
             assert page.url.endswith(address)
             page.go_back()
 
+    def test_filters_are_chosen_and_written_together_and_stay_in_the_address(self, visit, ada, make_job):
+        wanted = make_job("FAILED", queue_name="mail", meta={"tags": ["vip"]})
+        make_job("FAILED", queue_name="mail")
+        make_job("FAILED", queue_name="web", meta={"tags": ["vip"]})
+        make_job(queue_name="mail", meta={"tags": ["vip"]})
+        page = visit(ada)
+        page.goto(JOBS)
+
+        page.locator("#changelist-filter").get_by_role("link", name="failed").click()
+        queue = page.locator("input[name=queue]")
+        names = queue.evaluate("(one) => [...one.list.options].map((option) => option.value)")
+        assert {"mail", "web"} <= set(names)
+        queue.fill("mail")
+        queue.press("Enter")
+        page.locator("summary", has_text="tag").click()
+        page.locator("input[name=tag]").fill("vip")
+        page.locator("input[name=tag]").press("Enter")
+
+        expect(page.locator("#result_list tbody tr")).to_have_count(1)
+        again = visit(ada)
+        again.goto(page.url)
+        expect(again.locator("#result_list tbody tr")).to_have_count(1)
+        expect(again.locator("#result_list th a")).to_have_text(str(wanted.pk))
+
     def test_a_job_and_what_it_is_about_lead_to_each_other(self, visit, ada):
         order = Order.objects.create(name="Grace", email="grace@example.com", price_cents=100)
         tasks.held.using(about=order).enqueue("receipt")
