@@ -193,6 +193,6 @@ class Asked:
     replaces the one."""
     by: str
 
-    def adds_to(self, before: Asked | None) -> bool:
+    def adds_to(self, before: Asked) -> bool:
         """Whether it asks for more than what was asked `before`."""
-        return before is None or self.wish > before.wish or (self.all_processes and not before.all_processes)
+        return self.wish > before.wish or (self.all_processes and not before.all_processes)

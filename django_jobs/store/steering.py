@@ -14,10 +14,15 @@ from enum import StrEnum
 from django_jobs.core.states import Wish
 from django_jobs.store.cursor import Cursor, run
 
-# The rows are locked first, so that two people who ask at the same time are told of each other.
+# The rows are locked first, so that two people who ask at the same time are told of each other. A stop of one
+# that was to drain with all others is no stop of all, nor is a drain of all where this one was to stop: its
+# row then speaks of itself, and those of the others of all.
 ASK = """
     WITH meant AS (
-        SELECT worker.*
+        SELECT worker.*, EXISTS (
+               SELECT FROM django_jobs_worker AS other
+                WHERE other.supervisor = NULLIF(worker.supervisor, '') AND other.id <> worker.id
+                  AND other.state IN ('RUNNING', 'STOPPING')) AS has_others
           FROM django_jobs_worker AS named, django_jobs_worker AS worker
          WHERE named.id = %(worker)s
            AND (worker.id = named.id
@@ -26,13 +31,15 @@ ASK = """
            FOR NO KEY UPDATE OF worker),
     asked AS (
         UPDATE django_jobs_worker AS worker
-           SET asked_to = GREATEST(worker.asked_to, %(wish)s), asked_all = worker.asked_all OR %(all)s,
+           SET asked_to = GREATEST(worker.asked_to, %(wish)s),
+               asked_all = %(all)s OR (worker.asked_all AND NOT has_others),
                asked_at = clock_timestamp(), asked_by = left(%(by)s, 200)   -- what the column holds
           FROM meant
          WHERE worker.id = meant.id AND worker.takes_requests
            AND (worker.state = 'RUNNING'   -- one that stops by itself has to tell its supervisor all the same
                 OR (worker.state = 'STOPPING' AND (worker.asked_to <> '' OR %(all)s)))
-           AND (worker.asked_to < %(wish)s OR (%(all)s AND NOT worker.asked_all))
+           AND (worker.asked_to < %(wish)s
+                OR (%(all)s AND NOT worker.asked_all AND (worker.asked_to = %(wish)s OR NOT has_others)))
      RETURNING worker.id)
     SELECT meant.id, meant.name, meant.host, meant.pid,
            CASE WHEN asked.id IS NOT NULL THEN 'ASKED'

@@ -66,7 +66,7 @@ class Worker:
         """Called in the dispatcher's thread with each id that this worker gets."""
         self.on_asked = on_asked or self.end_in_time
         """Called when someone asked this worker to end, after it stopped claiming."""
-        self.asked: Asked | None = None
+        self.asked: list[Asked] = []
         """What someone asked this worker to do."""
         self.settings = conf.current()
         discover()
@@ -200,12 +200,14 @@ class Worker:
 
     def take_in_wish(self, asked: Asked) -> None:
         """Do what someone asked this worker to, unless it was asked as much before; in any thread."""
-        if not asked.adds_to(self.asked):
+        before = list(self.asked)
+        if not all(asked.adds_to(other) for other in before):
             return
-        self.asked = asked
+        self.asked.append(asked)
         did = "stopped" if asked.wish == Wish.STOP else "drained"
         by = asked.by or "somebody"
-        self.ending = f"{did}, as {by} asked"
+        if all(asked.wish > other.wish for other in before):
+            self.ending = f"{did}, as {by} asked"
         logger.info("worker %s was asked to %s by %s", self.dispatcher.worker, asked.wish.lower(), by)
         self.dispatcher.stop()
         self.on_asked(asked)

@@ -84,6 +84,31 @@ def test_all_processes_are_those_that_live_and_have_the_same_supervisor(ask):
     assert ask(alone, all_processes=True) == {alone.pk: Verdict.ASKED}
 
 
+def test_a_stop_of_one_that_drains_with_all_others_is_no_stop_of_all(cursor, ask):
+    """Its supervisor, and every process that it still starts, would else hand back what runs in all."""
+    first, second = new(supervisor=ME.supervisor), new(supervisor=ME.supervisor)
+    ask(first, Wish.DRAIN, all_processes=True)
+
+    assert ask(first, Wish.STOP) == {first.pk: Verdict.ASKED}
+
+    assert asked(first)[:2] == ("STOP", False)
+    assert asked(second)[:2] == ("DRAIN", True)
+    [[number, _]] = run(cursor, workers.register(ME))
+    assert asked(Worker.objects.get(pk=number))[:2] == ("DRAIN", True)
+    assert set(ask(second, Wish.STOP, all_processes=True).values()) == {Verdict.ASKED}
+    assert asked(first)[:2] == asked(second)[:2] == ("STOP", True)
+
+
+def test_a_drain_of_all_is_none_of_one_that_stops(ask):
+    first, second = new(supervisor="a", asked_to="STOP"), new(supervisor="a")
+
+    meant = {first.pk: Verdict.REPEATED, second.pk: Verdict.ASKED}
+    assert ask(first, Wish.DRAIN, all_processes=True) == meant
+
+    assert asked(first)[:2] == ("STOP", False)
+    assert asked(second)[:2] == ("DRAIN", True)
+
+
 @pytest.mark.parametrize(
     ("columns", "verdict"),
     [

@@ -10,7 +10,8 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from django_jobs.core.states import Decision, Kind, State
+from django_jobs.core.records import Asked
+from django_jobs.core.states import Decision, Kind, State, Wish
 from django_jobs.framework import TaskResultStatus
 from django_jobs.models import Job, Queue, Worker, WorkerState
 from django_jobs.operations import Operations
@@ -499,6 +500,17 @@ class TestAsked:
         jobs.gate("a").set()
         worker.stop(0)
         assert self.row_of(worker).ending == "stopped, as ada asked, 1 jobs handed back"
+
+    def test_one_that_stops_hears_of_a_drain_of_all_once_and_says_what_it_did(self, transactional_db):
+        heard: list[Asked] = []
+        worker = ServingWorker(WorkerOptions(threads=1), on_asked=heard.append)
+        alone, with_all = Asked(Wish.STOP, False, "ada"), Asked(Wish.DRAIN, True, "")
+
+        for asked in (alone, with_all, alone, with_all):
+            worker.take_in_wish(asked)
+
+        assert heard == [alone, with_all]
+        assert worker.ending == "stopped, as ada asked"
 
     def test_it_hears_at_once_whatever_its_heartbeat(self, workers, settings):
         settings.DJANGO_JOBS = {"heartbeat_seconds": 20.0, "dead_after_seconds": 60.0}
