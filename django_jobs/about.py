@@ -42,6 +42,12 @@ def key_of(instance: Model) -> str:
     meta = instance._meta
     if instance._state.adding or instance.pk is None:
         raise InvalidTask(f"about must be saved first, but this {meta.label} isn't.")
+    return name_of(instance)
+
+
+def name_of(instance: Model) -> str:
+    """Return the text that names an object, also of one that was never read."""
+    meta = instance._meta
     assert meta.concrete_model is not None
     return f"{meta.concrete_model._meta.label_lower}/{meta.pk.value_to_string(instance)}"
 
@@ -68,6 +74,16 @@ def key_for(instance: Model, database: str | None) -> str:
             "Where the two belong together, say so in the allow_relation of a database router."
         )
     return key
+
+
+def check_about(meta: Mapping[str, Any]) -> None:
+    """Raise InvalidTask where meta has something else for `about`, which the index couldn't hold."""
+    about = meta.get(ABOUT)
+    if about is not None and not (isinstance(about, str) and len(about) <= LONGEST):
+        raise InvalidTask(
+            f"about in meta names an object, such as shop.order/17, in {LONGEST} characters at the most, so "
+            f"it can't be {repr(about)[:80]}."
+        )
 
 
 def about_in(meta: object) -> str | None:
@@ -136,7 +152,7 @@ def cancel_jobs_about(sender: type[Model], instance: Model, using: str, **kwargs
     """Cancel the waiting jobs about an object that was just deleted."""
     from django_jobs.operations import Operations  # not at import: it needs the models
 
-    operations, key = Operations(), key_of(instance)
+    operations, key = Operations(), name_of(instance)
     if using == operations.alias:
         operations.cancel_about(key, reason=DELETED)
     else:

@@ -22,7 +22,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from django_jobs import conf
-from django_jobs.about import ABOUT, key_for
+from django_jobs.about import ABOUT, check_about, key_for
 from django_jobs.core.backoff import Policy
 from django_jobs.framework import (
     DEFAULT_TASK_BACKEND_ALIAS,
@@ -401,6 +401,7 @@ def check_options(task: JobTask) -> None:
         )
     if not isinstance(task.meta, Mapping):
         raise InvalidTask(f"meta of task {name} must be a dict, not {task.meta!r}.")
+    check_about(task.meta)
     if task.transactional and iscoroutinefunction(task.func):
         raise InvalidTask(
             f"Task {name} can't be both async and transactional: Django's transactions belong to a thread. "

@@ -318,6 +318,15 @@ class TestDeletion:
             job_cancelled.disconnect(receive)
         assert told == [int(result.id)]
 
+    def test_of_an_object_that_was_never_read_does_too(self, partner, cancels):
+        cancels(Partner)
+        print_photo.enqueue(1, about=partner)
+
+        Partner(pk=partner.pk).delete()
+
+        assert not Partner.objects.exists()
+        assert Job.objects.get().state == "CANCELLED"
+
     def test_by_a_proxy_does_too_whichever_was_defined_first(self, cancels):
         cancels(Stat)
         with isolate_apps("django_jobs"):
@@ -358,6 +367,14 @@ class TestDeletion:
 
         assert using == "elsewhere"
         assert Job.objects.get().state == "CANCELLED"
+
+
+@pytest.mark.parametrize("about", ["x" * 301, 17, ["shop.order/17"]])
+def test_what_the_index_could_not_hold_is_refused_before_it_is_sent(about):
+    with pytest.raises(InvalidTask, match="about in meta names an object"):
+        print_photo.using(meta={"about": about})
+
+    print_photo.using(meta={"about": "x" * 300}).enqueue(1)
 
 
 def test_a_job_without_one_takes_the_same_statements_as_one_with(order):
