@@ -43,6 +43,9 @@ STATES = {"waiting": ("ready", "scheduled", "retrying")}
 
 LEVELS = {"high": (1, None), "usual": (0, 0), "low": (None, -1)}
 
+MEAN_NOTHING = frozenset({"queue", "task", "tag", "about", "value", "q"})
+"""Filters that mean any job when they are empty; others mean none then."""
+
 Filters = dict[str, Any]
 
 
@@ -153,7 +156,8 @@ def filters_of(chosen: Mapping[str, str], alias: str) -> Filters | None:
     for in the newest jobs only, and single ids are as few as were written.
     """
     found: Filters = {}
-    names = {name: value for name, value in chosen.items() if name in NAMES | PLAIN | {"q"} and value}
+    names = {name: value for name, value in chosen.items() if name in NAMES | PLAIN | {"q"}}
+    names = {name: value for name, value in names.items() if value or name not in MEAN_NOTHING}
     for name, value in names.items():
         match name:
             case "state":
@@ -165,11 +169,11 @@ def filters_of(chosen: Mapping[str, str], alias: str) -> Filters | None:
             case "enqueued" | "finished" if value in SPANS:
                 key = "enqueued_since" if name == "enqueued" else "since"
                 found[key] = (clock(alias) - SPANS[value][1]).isoformat()
-            case "worker" | "worker__exact" if (number := id_of(value)) is not None:
+            case "worker" | "worker__exact" if (number := id_of(value)) is not None and "worker" not in found:
                 found["worker"] = number
             case "level" if value in LEVELS:
                 found["least_priority"], found["most_priority"] = LEVELS[value]
-            case "exception" | "tag":
+            case "exception" | "tag" if value:
                 found[name] = value
             case "q" if id_of(value.strip()) is None:
                 found["prefix"] = value.strip()

@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_jobs import working_off
+from django_jobs.dashboard.bulk_asking import filters_of
 from django_jobs.exceptions import Cancel, Snooze
 from django_jobs.models import Attempt, BulkAction, Job, Queue
 from django_jobs.operations import Operations
@@ -261,6 +262,13 @@ class TestFilters:
         assert set(
             Job.objects.filter(state="READY").exclude(task_path=PATH).values_list("pk", flat=True)
         ) == set(met)
+
+    @pytest.mark.parametrize("name", ["exception", "worker", "level", "enqueued", "finished"])
+    def test_one_that_is_empty_and_means_none_is_not_taken_for_all(self, name):
+        assert filters_of({name: ""}, "default") is None
+
+    def test_of_two_that_must_both_be_met_neither_is_passed_over(self):
+        assert filters_of({"worker": "1", "worker__exact": "2"}, "default") is None
 
     def test_an_exception_is_one_of_them(self, make):
         met, missed = make(2), make(2)
