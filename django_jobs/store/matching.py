@@ -19,6 +19,9 @@ from django_jobs.store.cursor import Cursor, Statement, run
 PAGE_ROWS = 5_000
 """Rows that one statement looks at."""
 
+LAST_ID = 2**63 - 1
+"""No id is above it, and no sum of one and a number of rows may be."""
+
 NEWEST = "SELECT COALESCE(max(id), 0) FROM django_jobs_job"
 
 LABELLED = """
@@ -188,7 +191,8 @@ def look(
     if place.part >= len(walk):
         return None, []
     text, state = walk[place.part]
-    params = {"after": place.after, "upto": upto, "rows": rows or PAGE_ROWS, "state": state}
+    rows = min(rows or PAGE_ROWS, LAST_ID - place.after)
+    params = {"after": place.after, "upto": upto, "rows": rows, "state": state}
     after, found = matches(cursor, (text, parameters(wanted) | params))
     if after is not None and after < upto:
         return Place(place.part, after), found

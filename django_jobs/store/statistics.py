@@ -46,18 +46,20 @@ ADD = """
            SET at = now(), counted_to = turn.seen_to, seen_to = newest.id
           FROM turn, newest WHERE intake.id = 1),
     stretch AS (   -- a gap in the ids before the lowest is passed over
-        SELECT new.lowest, seen_to, (seen_to - new.lowest + %(looks)s::bigint) / %(looks)s::bigint AS size
+        SELECT new.lowest, seen_to, (seen_to - new.lowest) / %(looks)s::bigint + 1 AS size
           FROM turn
-         CROSS JOIN LATERAL (SELECT min(id) AS lowest FROM django_jobs_job WHERE id > counted_to) AS new
+         CROSS JOIN LATERAL (
+               SELECT min(id) AS lowest FROM django_jobs_job WHERE id > GREATEST(counted_to, 0)) AS new
          WHERE new.lowest <= seen_to),
-    picked AS (   -- of each `size` ids one
-        SELECT size, seen_to, lowest + n * size + floor(random() * size)::bigint AS id
+    picked AS (   -- of each `size` ids one, told by its distance: a stranger's id may be the last there is
+        SELECT size, seen_to, lowest + n * size AS start, floor(random() * size)::bigint AS distance
           FROM stretch CROSS JOIN LATERAL generate_series(0, (seen_to - lowest) / size) AS n),
     met AS (
         SELECT job.queue_name, job.task_path, date_trunc('minute', job.enqueued_at, 'UTC') AS at,
                sum(picked.size)::bigint AS number
           FROM picked
-          JOIN django_jobs_job AS job ON job.id = picked.id AND picked.id <= picked.seen_to
+          JOIN django_jobs_job AS job
+            ON job.id = CASE WHEN distance <= seen_to - start THEN start + distance END
          WHERE job.enqueued_at > now() - interval '3 hours' AND job.enqueued_at < now() + interval '1 hour'
          GROUP BY 1, 2, 3),
     ranked AS (

@@ -231,3 +231,17 @@ class TestTwoAtOnce:
         count()
 
         assert intake() == {("late", "a.b"): 1, ("mail", "a.b"): 1}
+
+
+def test_a_strangers_highest_id_there_can_be_stops_no_count():
+    count()
+    enqueued(1)
+    row(id=2**63 - 1)  # which a stranger may write
+    later()
+    count()
+    enqueued(1)
+    later()
+    count()
+
+    [found] = Intake.objects.all()
+    assert found.counted_to == 2**63 - 1

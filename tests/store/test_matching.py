@@ -45,6 +45,13 @@ class TestWalk:
 
         assert met == there
 
+    def test_a_strangers_id_may_be_the_last_there_is(self, cursor, monkeypatch):
+        met = [row().pk, row(id=2**63 - 2).pk, row(id=2**63 - 1).pk]
+
+        for rows in (1, 5_000):
+            monkeypatch.setattr(matching, "PAGE_ROWS", rows)
+            assert ids_of(matching.pages(cursor, Filter())) == met
+
     def test_an_empty_table_has_nothing(self, cursor):
         assert ids_of(matching.pages(cursor, Filter())) == []
         assert ids_of(matching.pages(cursor, Filter(labels=("failed",)))) == []
