@@ -180,6 +180,11 @@ def open_transactions() -> list[str]:
     ]
 
 
+def is_djangos(connection: BaseDatabaseWrapper) -> bool:
+    """Whether it is the one that Django has for its alias, and no copy, which is for its maker to close."""
+    return any(known is connection for known in connections.all(initialized_only=True))
+
+
 bridged: list[ref[BaseDatabaseWrapper]] = []
 """Connections that others than our threads opened: async bodies, in the thread that `sync_to_async` keeps."""
 
@@ -187,7 +192,7 @@ bridged: list[ref[BaseDatabaseWrapper]] = []
 def note_bridged(sender: Any, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
     """Remember a connection that was opened in a thread that isn't ours."""
     thread = current_thread()
-    if mine.opened is not None:
+    if mine.opened is not None and is_djangos(connection):
         mine.opened[connection.alias] = connection
     if thread is not main_thread() and not thread.name.startswith("django_jobs-"):
         bridged[:] = [known for known in bridged if known() not in (None, connection)]

@@ -108,6 +108,26 @@ def test_a_connection_is_fit_however_many_files_are_open(db, many_files):
     assert found == [False]
 
 
+def test_a_copy_that_a_body_opened_takes_the_place_of_none_that_is_kept_track_of(db):
+    found: list[bool] = []
+
+    def look():
+        connections.keep_track()
+        connection.ensure_connection()
+        copy = connection.copy()
+        copy.connect()
+        with connection._nodb_cursor() as cursor:  # one of no alias that Django knows
+            cursor.execute("SELECT 1")
+        found.extend(known is django_connections["default"] for known in connections.opened())
+        copy.close()
+        connection.close()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert found == [True]
+
+
 @pytest.mark.parametrize(
     ("sql", "lasts"),
     [
