@@ -112,7 +112,8 @@ class Capture:
 
     def result(self) -> Captured | None:
         """Return what was captured; `None` when that is nothing."""
-        lines = [*self.first, *(line for _, line in self.last)]
+        last = list(self.last)  # at once: a thread that the body left behind may be about to add one
+        lines = [*self.first, *(line for _, line in last)]
         if not (lines or self.cut or self.counts):
             return None
         return Captured(

@@ -107,7 +107,7 @@ class Executor:
             exception = error
             outcome = self.outcome_of(job, error)
         ended = Ended(job, outcome, exception, stored, perf_counter() - start, result)
-        return ended if capture is None else replace(ended, captured=capture.result())
+        return ended if capture is None or stored else replace(ended, captured=capture.result())
 
     def run_transactional(
         self, job: ClaimedJob, task: JobTask, body: Callable[[], Any], capture: Capture | None

@@ -49,6 +49,11 @@ def run(dispatcher: Dispatcher, statements: Sequence[Statement], ended: Sequence
     rest = [statement for statement in statements if statement[0] not in finish.STATEMENTS]
     try:
         return run_together(dispatcher.connection, statements, meanwhile=dispatcher.tell)
+    except psycopg.ProgrammingError as error:  # no table yet, or no right to it
+        if statements[0][0] != finish.CAPTURE:
+            raise
+        logger.warning("what was captured can't be written, and is dropped: %s", one_line(error))
+        return [[], *run(dispatcher, statements[1:], [replace(end, captured=None) for end in ended])]
     except REFUSALS as error:
         if len(rest) == len(statements):
             raise

@@ -483,6 +483,19 @@ class TestAWorker:
 
         assert [found.job_id for found in Row.objects.all()] == [done.pk]
 
+    def test_stores_the_outcome_where_there_is_no_table_or_no_right_to_it(self):
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE django_jobs_capture RENAME TO django_jobs_elsewhere")
+        try:
+            with worker_running():
+                done = job_of(say.enqueue("plain"))
+        finally:
+            with connection.cursor() as cursor:
+                cursor.execute("ALTER TABLE django_jobs_elsewhere RENAME TO django_jobs_capture")
+
+        assert (done.state, done.attempt) == ("SUCCESSFUL", 1)
+        assert not Row.objects.exists()
+
     def test_stores_the_outcome_where_the_database_refuses_the_capture(self):
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE django_jobs_capture ADD CONSTRAINT refused CHECK (queries < 0)")
