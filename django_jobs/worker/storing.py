@@ -49,15 +49,15 @@ def run(dispatcher: Dispatcher, statements: Sequence[Statement], ended: Sequence
     rest = [statement for statement in statements if statement[0] not in finish.STATEMENTS]
     try:
         return run_together(dispatcher.connection, statements, meanwhile=dispatcher.tell)
-    except psycopg.ProgrammingError as error:  # no table yet, or no right to it
-        if statements[0][0] != finish.CAPTURE:
-            raise
-        logger.warning("what was captured can't be written, and is dropped: %s", one_line(error))
-        return [[], *run(dispatcher, statements[1:], [replace(end, captured=None) for end in ended])]
     except REFUSALS as error:
         if len(rest) == len(statements):
             raise
         logger.error("outcomes could not be written together: %s", one_line(error))
+    except psycopg.ProgrammingError as error:  # beside refusals: no table yet, or no right to it
+        if statements[0][0] != finish.CAPTURE:
+            raise
+        logger.warning("what was captured can't be written, and is dropped: %s", one_line(error))
+        return [[], *run(dispatcher, statements[1:], [replace(end, captured=None) for end in ended])]
     singly = write_singly(dispatcher, [end for end in ended if not end.stored])
     answers: list[Rows] = [singly] + [[]] * (len(statements) - len(rest) - 1)
     return answers + (run_together(dispatcher.connection, rest) if rest else [])
