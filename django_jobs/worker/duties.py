@@ -362,7 +362,7 @@ def write_figures(duties: Duties, dispatcher: Dispatcher) -> float | None:
     """Add what was counted to the figures of all workers. No job waits for a table that can't be written."""
     try:
         ask(dispatcher, duties.counting.written())
-    except psycopg.ProgrammingError as error:  # no table yet, or no right to it
+    except (psycopg.ProgrammingError, psycopg.DataError) as error:  # no table, no right to it, or odd rows
         logger.warning("figures for the admin can't be written: %s", one_line(error))
         duties.counting.forget()
         return FIGURES_PATIENCE

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import psycopg
 import pytest
+from django.utils import timezone
 
 from django_jobs.core.records import Cancelled, Completed, Ended, Failed, Released, Retried, Snoozed
 from django_jobs.core.states import Kind
@@ -135,6 +136,23 @@ class TestAWorker:
         finally:
             with connection.cursor() as cursor:
                 cursor.execute("ALTER TABLE elsewhere RENAME TO django_jobs_stat")
+
+    def test_runs_jobs_also_where_a_stranger_wrote_the_highest_number_there_is(self, caplog):
+        hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+        for at in (hour, hour + timedelta(hours=1)):
+            place = {"seconds": 3600, "at": at, "queue_name": "default", "task_path": jobs.ok.module_path}
+            Stat.objects.create(**place, completed=2**63 - 1)
+        with Workers() as workers:
+            worker = workers.start()
+            jobs.ok.enqueue()
+            eventually(settled)
+            connection_before = worker.dispatcher.connection
+            worker.duties.hurry("figures")
+            worker.dispatcher.nudge()
+            eventually(lambda: "figures for the admin can't be written" in caplog.text)
+            jobs.ok.enqueue()
+            eventually(settled)
+            assert worker.dispatcher.connection is connection_before
 
     def test_keeps_what_it_counted_while_the_database_is_away(self):
         def away(*args):
