@@ -371,7 +371,8 @@ class Dispatcher:
         self.stocktaking = False
 
     def reset(self) -> None:
-        """Drop the connection after a failure."""
+        """Drop the connection after a failure; what was stored by it is announced before the next."""
+        self.tell()
         connection, self.connection = self.connection, None
         self.stocktaking, self.turning_since = True, None
         if connection is not None:

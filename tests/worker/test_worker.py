@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from django_jobs.core.records import Asked
+from django_jobs.core.records import Asked, Completed, Ended
 from django_jobs.core.states import Decision, Kind, State, Wish
 from django_jobs.framework import TaskResultStatus
 from django_jobs.models import Job, Queue, Worker, WorkerState
@@ -20,7 +20,7 @@ from django_jobs.worker.options import WorkerOptions
 from django_jobs.worker.process import Worker as ServingWorker
 from tests import jobs
 from tests.eventually import eventually
-from tests.rows import row, worker_row
+from tests.rows import claimed_job, row, worker_row
 from tests.worker.workers import QUICK, Workers, job_of, running, settled, told
 
 
@@ -409,6 +409,16 @@ class TestEnds:
         job = Job.objects.get(pk=result.id)
         assert (job.state, job.counted_attempt, job.worker) == (State.READY, 0, None)
         assert [run.kind for run in job.history()] == [Kind.RELEASED]
+
+    def test_what_was_stored_is_announced_before_a_lost_connection_is_made_anew(self, transactional_db):
+        worker = ServingWorker(WorkerOptions(threads=1))
+        job = claimed_job()
+        worker.dispatcher.untold.append((Ended(job, Completed(return_value=None, keep=None)), (job.id,)))
+
+        worker.dispatcher.reset()
+
+        assert not worker.dispatcher.untold
+        assert sum(worker.tally.values()) == 1
 
     def test_after_a_stop_nothing_is_claimed(self, workers):
         worker = workers.start()
