@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Any
 
 from django.apps import apps
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, connections, router, transaction
 from django.utils import translation
 from django.utils.formats import number_format
 from django.utils.translation import gettext
@@ -247,7 +247,7 @@ def log(bulk: BulkAction, user_key: str, words: str) -> None:
     from django.contrib.auth import get_user_model
 
     try:
-        with transaction.atomic():
+        with transaction.atomic(using=router.db_for_write(LogEntry)):
             user = get_user_model()._default_manager.filter(pk=user_key).first()
             if user is not None:
                 LogEntry.objects.log_actions(user.pk, [bulk], CHANGE, words)
