@@ -64,6 +64,26 @@ class TestDrain:
         assert kinds(held) == ["RELEASED"]
         assert ending(worker) == "stopped, as bob asked, 1 jobs handed back"
 
+    def test_a_stop_of_one_that_drains_with_all_leaves_the_others_their_time(self, runjobs):
+        runner = runjobs("--processes", "2", *ONE_SLOT, "--shutdown-timeout", "0.2").is_ready(2)
+        never = tasks.held.enqueue("never")
+        begun("never", 1)
+        stuck, draining = sorted(runner.workers(), key=lambda worker: worker.pk != job_of(never).worker)
+        held = tasks.held.enqueue("open")
+        begun("open", 1)
+        Operations().drain_worker(stuck.pk, all_processes=True)
+        eventually(lambda: states(stuck, draining) == ["STOPPING"] * 2)
+
+        Operations().stop_worker(stuck.pk, by="ada")
+
+        eventually(lambda: len(runner.children()) == 1)
+        runjobs.open("open")
+        assert runner.ends() == 3
+        is_done(held)
+        assert kinds(never) == ["RELEASED"]
+        assert ending(stuck) == "stopped, as ada asked, 1 jobs handed back"
+        assert ending(draining).startswith("drained, as ")
+
     def test_a_signal_goes_before_a_drain(self, runjobs):
         runner = runjobs("--processes", "2", *ONE_SLOT, "--shutdown-timeout", "0.2").is_ready(2)
         held = tasks.held.enqueue("never")
