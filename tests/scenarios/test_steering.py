@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from datetime import timedelta
 
 import pytest
 
@@ -65,7 +66,10 @@ class TestDrain:
         assert ending(worker) == "stopped, as bob asked, 1 jobs handed back"
 
     def test_a_stop_of_one_that_drains_with_all_leaves_the_others_their_time(self, runjobs):
-        runner = runjobs("--processes", "2", *ONE_SLOT, "--shutdown-timeout", "0.2").is_ready(2)
+        often = {"heartbeat_seconds": 0.3, "dead_after_seconds": 60.0}
+        runner = runjobs("--processes", "2", *ONE_SLOT, "--shutdown-timeout", "0.2", settings=often).is_ready(
+            2
+        )
         never = tasks.held.enqueue("never")
         begun("never", 1)
         stuck, draining = sorted(runner.workers(), key=lambda worker: worker.pk != job_of(never).worker)
@@ -76,7 +80,9 @@ class TestDrain:
 
         Operations().stop_worker(stuck.pk, by="ada")
 
-        eventually(lambda: len(runner.children()) == 1)
+        eventually(lambda: states(stuck) == ["STOPPED"])
+        late = Worker.objects.get(pk=stuck.pk).stopped_at + timedelta(seconds=2)
+        eventually(lambda: Worker.objects.get(pk=draining.pk).heartbeat_at > late)
         runjobs.open("open")
         assert runner.ends() == 3
         is_done(held)
