@@ -138,7 +138,10 @@ class TestTables:
         ("statement", "told"),
         [
             ("DROP TABLE django_jobs_queue", "The table django_jobs_queue is missing"),
-            ("ALTER TABLE django_jobs_job DROP COLUMN reason", "The column django_jobs_job.reason is missing"),
+            (
+                "ALTER TABLE django_jobs_job DROP COLUMN reason",
+                "The column django_jobs_job.reason is missing",
+            ),
             (
                 "ALTER TABLE django_jobs_attempt DROP CONSTRAINT django_jobs_attempt_number",
                 "The constraint django_jobs_attempt_number on django_jobs_attempt is missing",

@@ -81,7 +81,9 @@ class TestDrain:
         Operations().stop_worker(stuck.pk, by="ada")
 
         eventually(lambda: states(stuck) == ["STOPPED"])
-        late = Worker.objects.get(pk=stuck.pk).stopped_at + timedelta(seconds=2)
+        stuck.refresh_from_db()
+        assert stuck.stopped_at is not None
+        late = stuck.stopped_at + timedelta(seconds=2)
         eventually(lambda: Worker.objects.get(pk=draining.pk).heartbeat_at > late)
         runjobs.open("open")
         assert runner.ends() == 3
