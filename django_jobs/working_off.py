@@ -329,7 +329,9 @@ def register(registry: dict[str, JobTask]) -> None:
         "func": work_off,
         "takes_context": True,
         "priority": TASK_MAX_PRIORITY,
+        "backend": own_backend().alias,  # these three have no defaults in Django 6.0
         "queue_name": usual_queue(),
+        "run_after": None,
         "timeout": None,
         "backoff": Constant(timedelta(seconds=2)),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from django_jobs.exceptions import Cancel, Snooze
 from django_jobs.models import Attempt, BulkAction, Job, Queue
 from django_jobs.operations import Operations
 from django_jobs.store.matching import LABELS, look
-from django_jobs.tasks import registry
+from django_jobs.tasks import JobTask, registry
 from django_jobs.working_off import PATH, ask_for, one_batch, stop, work_off
 from tests.admin.conftest import JOBS, texts
 from tests.admin.test_bulk import answer, choose
@@ -589,6 +590,15 @@ class TestPages:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_its_task_has_a_value_for_each_option_whatever_defaults_django_has():
+    own: dict[str, JobTask] = {}
+    working_off.register(own)
+
+    [task] = own.values()
+    assert MISSING not in [getattr(task, field.name) for field in fields(task)]
+    assert (task.backend, task.run_after) == ("default", None)
+
+
 class TestWithAWorker:
     def test_a_worker_works_it_off_and_a_page_tells(self, admin_client, make, few, monkeypatch):
         working_off.register(registry)
