@@ -589,7 +589,6 @@ class TestPages:
         assert not LogEntry.objects.exists()
 
 
-@pytest.mark.django_db(transaction=True)
 def test_its_task_has_a_value_for_each_option_whatever_defaults_django_has():
     own: dict[str, JobTask] = {}
     working_off.register(own)
@@ -599,6 +598,7 @@ def test_its_task_has_a_value_for_each_option_whatever_defaults_django_has():
     assert (task.backend, task.run_after) == ("default", None)
 
 
+@pytest.mark.django_db(transaction=True)
 class TestWithAWorker:
     def test_a_worker_works_it_off_and_a_page_tells(self, admin_client, make, few, monkeypatch):
         working_off.register(registry)
