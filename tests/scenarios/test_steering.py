@@ -7,6 +7,7 @@ import signal
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 
 from django_jobs.dashboard.explaining import explain
 from django_jobs.models import Worker
@@ -211,8 +212,9 @@ def test_a_worker_that_was_taken_for_dead_still_does_what_it_was_asked(runjobs):
     runner = runjobs(settings={"heartbeat_seconds": 0.5, "dead_after_seconds": 2.0}).is_ready()
     [worker] = runner.workers()
     runner.tell(signal.SIGSTOP)
-    Operations().stop_worker(worker.pk, by="ada")
-    Worker.objects.filter(pk=worker.pk).update(state="LOST", stopped_at="2026-01-01T00:00Z")
+    with transaction.atomic():  # a heartbeat may be under way
+        Operations().stop_worker(worker.pk, by="ada")
+        Worker.objects.filter(pk=worker.pk).update(state="LOST", stopped_at="2026-01-01T00:00Z")
 
     runner.tell(signal.SIGCONT)
 
