@@ -10,7 +10,7 @@ import pytest
 
 from tests.scenarios.harness import CHECKOUT
 
-MINUTES = os.environ.get("SOAK_MINUTES", "2")
+MINUTES = os.environ.get("SOAK_MINUTES", "1")
 UNWANTED = {"DATABASE_URL", "DJANGO_SETTINGS_MODULE"}
 
 
