@@ -379,5 +379,9 @@ class Claiming:
         return max(0.0, min(times) - now)
 
     def set_clock(self, database_time: datetime, now: float) -> None:
-        """Take in what time it is in the database."""
+        """
+        Take in what time it is in the database, or was a moment before `now`.
+
+        Never a time that is yet to come: a job would be looked for before it is due, and not again.
+        """
         self.clock_offset = database_time.astimezone(UTC).timestamp() - now

@@ -347,9 +347,8 @@ class Dispatcher:
 
     def sign_on(self, connection: psycopg.Connection[Any]) -> None:
         """Enter this worker in the database, under a new id."""
-        began = monotonic()
         [(self.worker, now)] = connection.execute(*self.register()).fetchall()
-        self.claiming.set_clock(now, began)
+        self.claiming.set_clock(now, monotonic())
         self.board.publish(path_of(connection.info.dbname, self.worker, now))
         self.duties.on_new_identity()
 

@@ -181,7 +181,6 @@ def heartbeat(duties: Duties, dispatcher: Dispatcher) -> float | None:
         holds_lock=dispatcher.holds_lock,
         memory=resident_bytes(),
     )
-    began = monotonic()
     rows = ask(dispatcher, statement)
     if not rows:
         dispatcher.sign_on_again()
@@ -189,7 +188,7 @@ def heartbeat(duties: Duties, dispatcher: Dispatcher) -> float | None:
         return 0.0  # the new row has what the old one was asked
     now, others, wish, all_processes, by = rows[0]
     duties.alive_at = monotonic()
-    dispatcher.claiming.set_clock(now, began)
+    dispatcher.claiming.set_clock(now, monotonic())
     if others and not dispatcher.others:  # no longer alone: from now on look for deaths often
         duties.hurry("rescue")
     know_others(dispatcher, others)

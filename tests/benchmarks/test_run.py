@@ -22,7 +22,13 @@ TINY += [
     "--queues",
     "4",
     "--minutes",
-    "0.05",
+    "0.02",
+    "--processes",
+    "1",
+    "--clients",
+    "2",
+    "--listeners",
+    "2",
 ]
 
 
