@@ -45,8 +45,19 @@ def in_thread(work):
     return found[0]
 
 
+earlier: set[threading.Thread] = set()
+"""Threads that were there before the test: a body of another one may be about to end."""
+
+
+@pytest.fixture(autouse=True)
+def only_our_threads() -> None:
+    earlier.clear()
+    earlier.update(threading.enumerate())
+
+
 def threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("django_jobs")}
+    new = set(threading.enumerate()) - earlier
+    return {thread.name for thread in new if thread.name.startswith("django_jobs")}
 
 
 def descriptors() -> int:
