@@ -26,8 +26,9 @@ from django_jobs.core import rich
 from django_jobs.core.arguments import encode_call, encode_value
 from django_jobs.core.records import Inserted, NewJob, Wake
 from django_jobs.results import as_shown
+from django_jobs.signatures import call_signature, takes_by_name
 from django_jobs.store.insert import insert, insert_many
-from django_jobs.tasks import UNSET, JobTask, call_signature, takes_by_name
+from django_jobs.tasks import UNSET, JobTask
 from django_jobs.waking import wake_after_commit
 
 CHUNK = 5_000

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import lru_cache
-from inspect import Parameter, Signature, iscoroutinefunction, signature
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from django.conf import settings
@@ -338,40 +338,6 @@ def is_jobs_backend(backend: BaseTaskBackend) -> bool:
     return isinstance(backend, JobsBackend)
 
 
-@lru_cache(maxsize=4096)
-def call_signature(function: Callable[..., Any], takes_context: bool) -> Signature:
-    """Return the signature that a call of the task must fit, without the context."""
-    found = signature(function)
-    parameters = list(found.parameters.values())
-    if takes_context and parameters and parameters[0].kind is not Parameter.VAR_POSITIONAL:
-        parameters = parameters[1:]
-    return found.replace(parameters=parameters)
-
-
-def takes_by_name(function: Callable[..., Any], name: str) -> bool:
-    """Whether a call of `function` may name an argument so."""
-    return any(
-        kind is Parameter.VAR_KEYWORD or (found == name and kind is not Parameter.POSITIONAL_ONLY)
-        for found, kind in ((p.name, p.kind) for p in call_signature(function, False).parameters.values())
-    )
-
-
-def positional_names(path: str) -> list[str] | None:
-    """
-    Return the names of the parameters that the positional arguments of the task at `path` fill, in order.
-
-    Where the last one is `*args`, it stands for all that follow. `None` for a task that isn't known here.
-    """
-    task = registry.get(path)
-    if task is None:
-        return None
-    return [
-        name
-        for name, parameter in call_signature(task.func, task.takes_context).parameters.items()
-        if parameter.kind not in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)
-    ]
-
-
 def check_options(task: JobTask) -> None:
     """Raise InvalidTask for the first option of ours with a value that isn't allowed."""
     name = task.module_path
@@ -402,7 +368,7 @@ def check_options(task: JobTask) -> None:
     if not isinstance(task.meta, Mapping):
         raise InvalidTask(f"meta of task {name} must be a dict, not {task.meta!r}.")
     check_about(task.meta)
-    if task.transactional and iscoroutinefunction(task.func):
+    if task.transactional and task.is_async:
         raise InvalidTask(
             f"Task {name} can't be both async and transactional: Django's transactions belong to a thread. "
             "Write its body as a plain function."

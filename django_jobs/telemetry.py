@@ -28,7 +28,7 @@ from django_jobs.core.records import (
     Snoozed,
 )
 from django_jobs.core.states import Kind
-from django_jobs.tasks import positional_names
+from django_jobs.signatures import positional_names
 
 logger = logging.getLogger("django_jobs")
 

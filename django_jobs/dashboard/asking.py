@@ -12,7 +12,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.models import CHANGE
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext, ngettext
@@ -159,7 +159,7 @@ class AskingPages(ReadOnlyPages):
             log = gettext("Asked to stop.") if wish == Wish.STOP else gettext("Asked to drain.")
             rows = [Worker(pk=one.worker, name=one.name) for one in asked]
             if rows:
-                LogEntry.objects.log_actions(request.user.pk, rows, CHANGE, log)  # type: ignore[arg-type]  # the stubs want a queryset
+                self.record(request, rows, CHANGE, log)
         if len(asked) > 1:
             self.tell(request, told_of_all(asked, wish))
         left = [one for one in answers if one.verdict != Verdict.ASKED][:MOST_TOLD]

@@ -16,6 +16,7 @@ from typing import Any
 from admin_actions.admin import ActionsModelAdmin  # type: ignore[import-untyped]  # it has no types
 from django import forms
 from django.contrib import messages
+from django.contrib.admin.models import LogEntry
 from django.contrib.admin.templatetags.admin_urls import add_preserved_filters
 from django.contrib.admin.utils import quote
 from django.contrib.admin.views.main import ALL_VAR, ERROR_FLAG, ORDER_VAR, PAGE_VAR
@@ -207,6 +208,10 @@ class ReadOnlyPages(ActionsModelAdmin):  # type: ignore[misc]  # the library has
         """Return to the start page with a message that there is no such object, as Django's pages do."""
         response: HttpResponse = self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
         return response
+
+    def record(self, request: HttpRequest, changed: Sequence[Model], flag: int, words: str) -> None:
+        """Write down in the admin's log who did what to these objects."""
+        LogEntry.objects.log_actions(request.user.pk, changed, flag, words)  # type: ignore[arg-type]  # the stubs want a queryset
 
     def tell(self, request: HttpRequest, text: str, level: int = messages.SUCCESS) -> None:
         """Leave a message for the user's next page."""

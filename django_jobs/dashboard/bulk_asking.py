@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import messages
-from django.contrib.admin.models import ADDITION, LogEntry
+from django.contrib.admin.models import ADDITION
 from django.db import connections, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -234,6 +234,6 @@ def ask_for_bulk(
             if offer.is_estimate
             else gettext("%(what)s Asked for %(count)s jobs. Matching: %(matching)s.")
         ) % {"what": action.log(choice), "count": grouped(offer.total), "matching": matching}
-        LogEntry.objects.log_actions(request.user.pk, [made], ADDITION, words)  # type: ignore[arg-type]  # the stubs want a queryset
+        page.record(request, [made], ADDITION, words)
     page.tell(request, gettext("A job was enqueued that does it: here is how far it is."), messages.SUCCESS)
     return HttpResponseRedirect(page.address_of(made))

@@ -20,7 +20,8 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
 from django_jobs.core.masking import MASK, is_sensitive
-from django_jobs.tasks import JobTask, call_signature
+from django_jobs.signatures import call_signature
+from django_jobs.tasks import JobTask
 
 PLAIN: dict[Any, type[forms.Field]] = {int: forms.IntegerField, float: forms.FloatField, str: forms.CharField}
 RICH: dict[Any, type[forms.Field]] = {

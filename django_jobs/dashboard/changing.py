@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import messages
-from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
+from django.contrib.admin.models import ADDITION, CHANGE
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -92,7 +92,7 @@ class ChangingPages:
                 f"{EditForm.base_fields[name].label}: {told(getattr(job, name))} → {told(value)}"
                 for name, value in changed.items()
             )
-            record(request, job, CHANGE, gettext("Edited: %(changes)s") % {"changes": words})
+            self.record(request, [job], CHANGE, gettext("Edited: %(changes)s") % {"changes": words})
             return gettext("Changed %(job)s.") % {"job": job}, messages.SUCCESS
 
         return answer(
@@ -111,7 +111,7 @@ class ChangingPages:
             if made is None:
                 return gettext("Skipped: there is no such job any more."), messages.WARNING
             copy = Job(pk=made, task_path=job.task_path)
-            record(request, copy, ADDITION, gettext("Enqueued as a copy of #%(id)s.") % {"id": job.pk})
+            self.record(request, [copy], ADDITION, gettext("Enqueued as a copy of #%(id)s.") % {"id": job.pk})
             return gettext("Enqueued %(job)s.") % {"job": copy}, messages.SUCCESS
 
         return answer(
@@ -163,11 +163,6 @@ def answer(
         trail=[*page.trail(request), Crumb(str(job), page.address_of(job))],
     )
     return ask(page, request, question)
-
-
-def record(request: HttpRequest, job: Job, flag: int, words: str) -> None:
-    """Write down who did what to a job."""
-    LogEntry.objects.log_actions(request.user.pk, [job], flag, words)  # type: ignore[arg-type]  # the stubs want a queryset
 
 
 def told(value: Any) -> str:

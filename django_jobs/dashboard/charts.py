@@ -16,7 +16,7 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext
 
 from django_jobs.dashboard.shown import grouped
-from django_jobs.store.statistics import Moment, Period
+from django_jobs.store.statistics import PERIODS, Moment, Period
 
 WIDTH, HEIGHT = 960, 120
 SPARK_WIDTH, SPARK_HEIGHT = 120, 24
@@ -88,17 +88,11 @@ class Spark:
 
 def spark(course: Sequence[Moment], *, says: str, with_line: bool, now: datetime | None = None) -> Spark:
     """Draw the last hour: what ended, what of it failed and, if wanted, what was enqueued."""
-    moments = minutes(course, now)
+    moments = list(steps(course, PERIODS[0], now).values())
     most = max((max(m.ended, m.enqueued if with_line else 0) for m in moments if m), default=0) or 1
     room = SPARK_WIDTH / len(moments)
-
-    def point(place: int, number: int) -> str:
-        return f"{rounded(place * room + room / 2)},{rounded(SPARK_HEIGHT * (1 - number / most))}"
-
-    ended = [point(place, moment.ended if moment else 0) for place, moment in enumerate(moments)]
-    corners = [f"{rounded(room / 2)},{SPARK_HEIGHT}", f"{rounded(SPARK_WIDTH - room / 2)},{SPARK_HEIGHT}"]
-    is_drawn = with_line and any(moment and moment.enqueued for moment in moments)
-    known = moments[:-UNCOUNTED_MINUTES] if is_drawn else []
+    ended = points([moment.ended if moment else 0 for moment in moments], room, SPARK_HEIGHT, most)
+    first, last = (f"{rounded(x)},{SPARK_HEIGHT}" for x in (room / 2, SPARK_WIDTH - room / 2))
     bars = [
         Bar(
             x=rounded(place * room),
@@ -111,47 +105,59 @@ def spark(course: Sequence[Moment], *, says: str, with_line: bool, now: datetime
         for height in [max(moment.failed / most * SPARK_HEIGHT, 2.0)]
     ]
     return Spark(
-        area=" ".join([corners[0], *ended, corners[1]]) if any(moments) else "",
-        line=" ".join(point(place, moment.enqueued if moment else 0) for place, moment in enumerate(known)),
+        area=f"{first} {ended} {last}" if any(moments) else "",
+        line=line(moments, PERIODS[0], room, SPARK_HEIGHT, most) if with_line else "",
         bars=bars,
         says=says,
     )
 
 
-def minutes(course: Sequence[Moment], now: datetime | None = None) -> list[Moment | None]:
-    """Return the sixty minutes up to now, `None` for one without anything."""
-    last = int((now or timezone.now()).timestamp()) // 60 * 60
+def steps(course: Sequence[Moment], period: Period, now: datetime | None = None) -> dict[int, Moment | None]:
+    """Return the minutes or hours of a period up to now by when they begin; `None` where nothing was."""
+    last = int((now or timezone.now()).timestamp()) // period.seconds * period.seconds
+    number = int(period.length.total_seconds()) // period.seconds
     found = {int(instant(moment.at).timestamp()): moment for moment in course}
-    return [found.get(last - 60 * ago) for ago in reversed(range(60))]
+    begins = (last - ago * period.seconds for ago in reversed(range(number)))
+    return {begin: found.get(begin) for begin in begins}
+
+
+def line(moments: Sequence[Moment | None], period: Period, room: float, height: int, most: int) -> str:
+    """Return what was enqueued as points, up to where it is counted; "" where nothing was."""
+    known = moments[: len(moments) - UNCOUNTED_MINUTES * 60 // period.seconds]
+    numbers = [moment.enqueued if moment else 0 for moment in known]
+    return points(numbers, room, height, most) if any(numbers) else ""
+
+
+def points(numbers: Sequence[int], room: float, height: int, most: int) -> str:
+    """Return numbers as the points of a line, each in the middle of its room."""
+    return " ".join(
+        f"{rounded((place + 0.5) * room)},{rounded(height * (1 - number / most))}"
+        for place, number in enumerate(numbers)
+    )
 
 
 def chart(course: Sequence[Moment], period: Period, now: datetime | None = None) -> Chart:
     """Draw what ended in a period; minutes and hours without anything are gaps."""
-    end = (now or timezone.now()).astimezone(UTC).timestamp()
-    last = int(end) // period.seconds * period.seconds
-    number = int(period.length.total_seconds()) // period.seconds
-    found = {int(instant(moment.at).timestamp()): moment for moment in course}
+    found = steps(course, period, now)
+    begins = list(found)
     most = max((max(moment.ended, moment.enqueued) for moment in course), default=0)
-    room = WIDTH / number
-    bars = []
-    for place in range(number):
-        begin = last - (number - 1 - place) * period.seconds
-        moment = found.get(begin)
-        if moment is not None and (moment.ended or moment.enqueued):
-            bars.append(
-                Bar(
-                    x=rounded(place * room + room * GAP / 2),
-                    width=rounded(room * (1 - GAP)),
-                    says=f"{time_of(begin, period)}: {words(moment)}",
-                    parts=parts(moment, most),
-                )
-            )
+    room = WIDTH / len(found)
+    bars = [
+        Bar(
+            x=rounded(place * room + room * GAP / 2),
+            width=rounded(room * (1 - GAP)),
+            says=f"{time_of(begin, period)}: {words(moment)}",
+            parts=parts(moment, most),
+        )
+        for place, (begin, moment) in enumerate(found.items())
+        if moment is not None and (moment.ended or moment.enqueued)
+    ]
     marks = [
-        Mark(x=rounded(share * WIDTH), anchor=anchor, text=time_of(int(at), period))
+        Mark(x=rounded(share * WIDTH), anchor=anchor, text=time_of(at, period))
         for share, anchor, at in (
-            (0, "start", last - (number - 1) * period.seconds),
-            (0.5, "middle", last - number // 2 * period.seconds),
-            (1, "end", last),
+            (0, "start", begins[0]),
+            (0.5, "middle", begins[-1] - len(begins) // 2 * period.seconds),
+            (1, "end", begins[-1]),
         )
     ]
     total = Moment(
@@ -161,21 +167,12 @@ def chart(course: Sequence[Moment], period: Period, now: datetime | None = None)
         sum(moment.retried for moment in course),
         sum(moment.enqueued for moment in course),
     )
-    known = number - UNCOUNTED_MINUTES * 60 // period.seconds
-    numbers = [
-        moment.enqueued if (moment := found.get(last - (number - 1 - place) * period.seconds)) else 0
-        for place in range(known)
-    ]
-    points = (
-        f"{rounded((place + 0.5) * room)},{rounded(HEIGHT * (1 - each / most))}"
-        for place, each in enumerate(numbers)
-    )
     return Chart(
         bars=bars,
         marks=marks,
         most=grouped(most) if most else "",
         says=words(total),
-        line=" ".join(points) if any(numbers) else "",
+        line=line(list(found.values()), period, room, HEIGHT, most),
     )
 
 

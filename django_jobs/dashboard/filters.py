@@ -120,7 +120,7 @@ class NameFilter(SimpleListFilter):
             listed.insert(0, chosen)
         return [(name, name) for name in listed]
 
-    def choices(self, changelist: ChangeList) -> Iterator[dict[str, Any]]:  # type: ignore[override]
+    def choices(self, changelist: ChangeList) -> Iterator[dict[str, Any]]:  # type: ignore[override]  # as in narrowing
         """Yield the links; the first, for all, also has what the field's form needs."""
         name = str(self.parameter_name)
         others = [(other, value) for other, value in changelist.params.items() if other != name]

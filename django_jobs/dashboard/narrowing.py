@@ -22,8 +22,9 @@ from django_jobs import conf
 from django_jobs.core.ids import id_of
 from django_jobs.core.masking import is_sensitive
 from django_jobs.models import LIVE, Attempt, JobQuerySet, Worker
+from django_jobs.signatures import positional_names
 from django_jobs.store import statistics, values
-from django_jobs.tasks import positional_names, registry
+from django_jobs.tasks import registry
 
 MOST_WORKERS = 50
 """Live workers to choose from; others by writing their id into the address."""

@@ -21,7 +21,6 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
-from django_jobs.core.states import Wish
 from django_jobs.dashboard import shown
 from django_jobs.dashboard.base import ReadOnlyPages
 from django_jobs.dashboard.hurried import hurried
@@ -193,7 +192,6 @@ def worker_badge(worker: LiveWorker, *, is_stale: bool) -> str:
     if is_stale:
         return shown.badge(gettext("silent: probably dead"), "lost")
     if worker.asked_to:
-        asked = gettext("asked to stop") if worker.asked_to == Wish.STOP else gettext("asked to drain")
-        return shown.badge(asked, "worker-stopping")
+        return shown.asked_badge(worker.asked_to)
     words = gettext("stopping") if worker.state == "STOPPING" else gettext("running")
     return shown.badge(words, f"worker-{worker.state.lower()}")

@@ -14,7 +14,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.models import CHANGE
 from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied
 from django.db import connections, transaction
@@ -365,7 +365,7 @@ class QueueAdmin(ReadOnlyPages):
                 changed = operations.resume(name)
                 log = gettext("Resumed.")
             if changed:
-                LogEntry.objects.log_actions(request.user.pk, [Queue(name=name)], CHANGE, log)  # type: ignore[arg-type]  # the stubs want a queryset
+                self.record(request, [Queue(name=name)], CHANGE, log)
         words = {
             (True, True): gettext("Paused the queue “%(name)s”."),
             (True, False): gettext("Skipped: the queue “%(name)s” was paused already."),

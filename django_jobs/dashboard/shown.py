@@ -17,10 +17,10 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
 from django_jobs.core.masking import masked, masked_positional
-from django_jobs.core.states import State
+from django_jobs.core.states import State, Wish
 from django_jobs.models import Job
+from django_jobs.signatures import positional_names
 from django_jobs.store.stats import COUNTED
-from django_jobs.tasks import positional_names
 
 NOTHING = "–"
 """Stands where there is nothing to show."""
@@ -46,6 +46,13 @@ def state_badge(job: Job) -> SafeString:
     if job.state == State.RUNNING and job.cancel_requested_at is not None:
         return format_html("{} {}", shown, badge(gettext("asked to stop"), "cancelled"))
     return shown
+
+
+def asked_badge(wish: str) -> SafeString:
+    """Return what a worker was asked to do."""
+    return badge(
+        gettext("asked to stop") if wish == Wish.STOP else gettext("asked to drain"), "worker-stopping"
+    )
 
 
 def link(url: str, text: str) -> SafeString:

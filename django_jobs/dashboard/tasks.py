@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.admin.models import ADDITION, LogEntry
+from django.contrib.admin.models import ADDITION
 from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -131,7 +131,7 @@ class TaskAdmin(ReadOnlyPages):
                 named = task.using(meta={"enqueued_by": request.user.get_username()})
                 result = named.enqueue(*call.args, **call.kwargs)
                 job = Job(pk=int(result.id), task_path=task.module_path)
-                LogEntry.objects.log_actions(request.user.pk, [job], ADDITION, gettext("Enqueued by hand."))  # type: ignore[arg-type]  # the stubs want a queryset
+                self.record(request, [job], ADDITION, gettext("Enqueued by hand."))
         except (TypeError, ValueError) as error:
             form.add_error(None, str(error))
             return None

@@ -33,7 +33,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
-from django_jobs.core.states import State, Wish
+from django_jobs.core.states import State
 from django_jobs.dashboard import shown
 from django_jobs.dashboard.asking import AskingPages
 from django_jobs.fields import within_calendar
@@ -155,7 +155,7 @@ class WorkerAdmin(AskingPages):
     def cells(self, request: HttpRequest, worker: Any) -> list[Any]:
         """Return what the list shows of a worker, by column."""
         with_small = '{}<div class="dj-small">{}</div>'
-        link = format_html('<a href="{}">{}</a>', self.address_of(worker), worker)
+        link = shown.link(self.address_of(worker), str(worker))
         state, *others = (getattr(self, name)(worker) for name in self.list_display[1:])
         if worker.ending:
             state = format_html(with_small, state, self.shown_ending(worker))
@@ -213,8 +213,7 @@ class WorkerAdmin(AskingPages):
             state = shown.badge(worker.get_state_display(), f"worker-{worker.state.lower()}")
         if not (worker.is_live and worker.asked_to):
             return state
-        asked = gettext("asked to stop") if worker.asked_to == Wish.STOP else gettext("asked to drain")
-        return format_html("{} {}", state, shown.badge(asked, "worker-stopping"))
+        return format_html("{} {}", state, shown.asked_badge(worker.asked_to))
 
     @admin.display(description=_("last heartbeat"))
     def shown_heartbeat(self, worker: Any) -> str:

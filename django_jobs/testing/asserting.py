@@ -11,7 +11,7 @@ from django_jobs import conf
 from django_jobs.core import rich
 from django_jobs.core.arguments import encode_call
 from django_jobs.framework import Task
-from django_jobs.tasks import call_signature
+from django_jobs.signatures import call_signature
 
 if TYPE_CHECKING:
     from django_jobs.models import Job

@@ -135,8 +135,8 @@ class Claiming:
         """When the last one will be."""
         self.glance_at = 0.0
         """When to look next at what comes untold until then."""
-        self.workers = 1
-        """Live workers, this one included; they share the looks at what comes untold."""
+        self.others = 0
+        """Other live workers; all share the looks at what comes untold."""
         self.turn = 0
         """Place in `queues` of the one that is claimed from first."""
         self.called: set[str] = set()
@@ -151,7 +151,7 @@ class Claiming:
         """Return the claims to make now, at most one for each kind with free slots."""
         self.pass_deadlines(now)
         if now < self.silent_until:  # jobs come that nobody tells of
-            self.glance_at = now + GLANCE_SECONDS * self.workers * self.jitter()
+            self.glance_at = now + GLANCE_SECONDS * (1 + self.others) * self.jitter()
             for reach in self.reaches.values():
                 reach.hungry |= bool(reach.points)
         taken = Counter(in_flight)  # and what a claim of another kind may take in this very cycle

@@ -107,8 +107,6 @@ class Dispatcher:
         """Whether the listener's session took this worker's lock."""
         self.greeted = False
         """Whether the listener heard this worker's own hello, so that its session is no pooler's."""
-        self.others = 0
-        """Other workers that live."""
         self.untold: list[tuple[Ended, Sequence[Any]]] = []
         """Runs whose outcome is stored but not announced, each with the row that came back for it."""
         self.aside: dict[int, tuple[float, Ended]] = {}

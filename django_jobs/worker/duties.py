@@ -189,18 +189,12 @@ def heartbeat(duties: Duties, dispatcher: Dispatcher) -> float | None:
     now, others, wish, all_processes, by = rows[0]
     duties.alive_at = monotonic()
     dispatcher.claiming.set_clock(now, monotonic())
-    if others and not dispatcher.others:  # no longer alone: from now on look for deaths often
+    if others and not dispatcher.claiming.others:  # no longer alone: from now on look for deaths often
         duties.hurry("rescue")
-    know_others(dispatcher, others)
+    dispatcher.claiming.others = others
     if wish in set(Wish):
         duties.on_asked(Asked(Wish(wish), all_processes, by))
     return None
-
-
-def know_others(dispatcher: Dispatcher, count: int) -> None:
-    """Take in how many other workers live."""
-    dispatcher.others = count
-    dispatcher.claiming.workers = count + 1
 
 
 def greet(duties: Duties, dispatcher: Dispatcher) -> float | None:
@@ -232,9 +226,11 @@ def rescue_jobs(duties: Duties, dispatcher: Dispatcher) -> float | None:
     for worker in duties.dead_for_certain:
         bury(duties, dispatcher, worker, dead_after, certain=True, ending="its parent process saw it die")
     duties.dead_for_certain = []
-    if dispatcher.others:
+    if dispatcher.claiming.others:
         look_for_dead(duties, dispatcher, dead_after)
-    return settings.rescue_seconds * (1 if duties.suspects else max(1, dispatcher.others / LOOKS_TOGETHER))
+    return settings.rescue_seconds * (
+        1 if duties.suspects else max(1, dispatcher.claiming.others / LOOKS_TOGETHER)
+    )
 
 
 def silence_of_the_dead(settings: Settings) -> timedelta:
@@ -254,7 +250,7 @@ def look_for_dead(duties: Duties, dispatcher: Dispatcher, dead_after: timedelta)
         duties.met, duties.suspects, duties.met_at = set(), set(), dispatcher.opened_at
     look = rescue.look(dispatcher.worker, lock_class=duties.settings.lock_class, dead_after=dead_after)
     peers = rescue.looked(ask(dispatcher, look))
-    know_others(dispatcher, len(peers))
+    dispatcher.claiming.others = len(peers)
     duties.met |= {peer.id for peer in peers if peer.locked}
     suspects = {peer.id for peer in peers if peer.lock_gone and (settled or peer.id in duties.met)}
     for peer in peers:
@@ -305,7 +301,7 @@ def adopt_orphans(duties: Duties, dispatcher: Dispatcher) -> float | None:
         return 0.0
     while duties.boards:
         board.remove(duties.boards.pop())
-    return None if dispatcher.others else duties.settings.rescue_seconds * ORPHANS_FACTOR_ALONE
+    return None if dispatcher.claiming.others else duties.settings.rescue_seconds * ORPHANS_FACTOR_ALONE
 
 
 def jobs_begun(dispatcher: Dispatcher, orphan: rescue.Orphan) -> Collection[int] | None:

@@ -192,7 +192,7 @@ class TestWoken:
     @pytest.mark.parametrize("workers", [1, 3])
     def test_while_one_keeps_silent_all_workers_together_glance_every_few_milliseconds(self, workers):
         of = settled(claiming())
-        of.workers = workers
+        of.others = workers - 1
         of.woken([wake()], 1.0, silence=0.5)
         now, glances = 1.0, 0
         while now < 1.5:

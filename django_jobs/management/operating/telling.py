@@ -15,8 +15,8 @@ from django_jobs.dashboard.explaining import Explanation
 from django_jobs.dashboard.story import captures_of, runs_of
 from django_jobs.management.operating.printing import lines, moment, plain, span
 from django_jobs.models import Attempt, Capture, Job
+from django_jobs.signatures import positional_names
 from django_jobs.store.overview import worker_names
-from django_jobs.tasks import positional_names
 
 MASKED_ALL = (
     "hidden: this process doesn't know the task, so its sensitive arguments can't be told from the others"
