@@ -15,6 +15,7 @@ from django_jobs.models import Job
 from django_jobs.tasks import registry
 from django_jobs.worker.options import WorkerOptions
 from django_jobs.worker.process import Worker
+from django_jobs.working_off import OwnTask
 
 LISTED = 100
 """Failed jobs that a drain lists."""
@@ -43,7 +44,7 @@ def banner(chosen: WorkerOptions, processes: int) -> str:
         f"Python {platform.python_version()}\n"
         f"  database   {chosen.database}: {where}\n"
         f"  queues     {queues}\n"
-        f"  tasks      {len(registry)} known\n"
+        f"  tasks      {sum(not isinstance(task, OwnTask) for task in registry.values())} known\n"
         f"  slots      {processes} x ({threads} threads + {slots} async)\n"
         f"  wake-up    {'notifications, and ' if listens else ''}a poll every {poll:g} s\n"
         f"Stop it with Ctrl-C (process {os.getpid()})."

@@ -19,7 +19,7 @@ from django_jobs.store.stats import COUNTED
 # GREATEST, NULL is nothing at all.
 # A row that someone locked or changed without a commit names that transaction in its xmax; claims skip it.
 JOB = """
-    SELECT job.state, job.queue_name, job.task_path, job.priority, job.attempt - job.uncounted,
+    SELECT job.state, job.queue_name, job.task_path, job.priority, job.attempt::bigint - job.uncounted,
            CASE WHEN isfinite(job.run_after) THEN EXTRACT(epoch FROM job.run_after - clock_timestamp())
                 WHEN job.run_after > now() THEN 'infinity' ELSE '-infinity' END::float8,
            job.worker, job.cancel_requested_at IS NOT NULL, COALESCE(job.reason, ''),

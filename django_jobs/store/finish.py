@@ -97,7 +97,7 @@ END = """
                                  WHEN ended.state = 'READY' THEN now() + %(keep_cancelled)s::interval
                                  ELSE now() + ended.keep::interval END,
                worker = CASE WHEN ended.state = 'READY' THEN NULL ELSE job.worker END,
-               uncounted = job.uncounted + ended.uncounted,
+               uncounted = LEAST(job.uncounted::bigint + ended.uncounted, 2147483647),
                reason = CASE WHEN job.cancel_requested_at IS NOT NULL AND ended.state <> 'FAILED'
                              THEN COALESCE(job.reason, ended.reason) ELSE ended.reason END
           FROM ended
@@ -144,7 +144,7 @@ RELEASE = """
            finished_at = CASE WHEN cancel_requested_at IS NULL THEN NULL ELSE now() END,
            expires_at = CASE WHEN cancel_requested_at IS NULL THEN NULL
                              ELSE now() + %(keep_cancelled)s::interval END,
-           worker = NULL, uncounted = job.uncounted + 1
+           worker = NULL, uncounted = LEAST(job.uncounted, 2147483646) + 1
       FROM unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS stray (id, attempt)
      WHERE job.id = stray.id AND job.attempt = stray.attempt
        AND job.worker = %(worker)s AND job.state || '' = 'RUNNING'

@@ -41,7 +41,7 @@ KNOWING = """
 
 # Index django_jobs_running.
 RUNNING = """
-    SELECT id, queue_name, task_path, worker, attempt - uncounted, cancel_requested_at IS NOT NULL,
+    SELECT id, queue_name, task_path, worker, attempt::bigint - uncounted, cancel_requested_at IS NOT NULL,
            COALESCE(EXTRACT(epoch FROM clock_timestamp()
                             - CASE WHEN isfinite(last_attempted_at) THEN last_attempted_at END)::float8, 0)
       FROM django_jobs_job

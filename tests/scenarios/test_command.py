@@ -88,6 +88,8 @@ class TestBanner:
         assert len(said.splitlines()) < 12
         assert runjobs.database["SCENARIO_DATABASE"] in said
         assert "mail (at most 2), default" in said
+        ours = [path for path in row.tasks if not path.startswith("django_jobs.")]
+        assert f"tasks      {len(ours)} known" in said
         assert "1 x (3 threads + 10 async)" in said
         assert "notifications, and a poll every 5 s" in said
         assert (row.name, row.queues, row.threads) == ("Ada", ["mail", "default"], 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import ClassVar
 
 import pytest
 from django.db import connection
@@ -12,7 +13,9 @@ from django_jobs.core.records import Cancelled, Completed, Failed, Outcome, Rele
 from django_jobs.core.states import FINAL, Decision, Kind, State
 from django_jobs.models import Attempt, Job
 from django_jobs.store.cursor import run
+from django_jobs.store.explain import Facts, facts
 from django_jobs.store.finish import END, REASON_LENGTH, as_stored, finish, finish_here, line, release
+from django_jobs.store.overview import running_jobs
 from tests.rows import LONG_AGO, TRACE, WORKER, row, run_of
 
 DAY = timedelta(days=1)
@@ -255,6 +258,33 @@ class TestRelease:
         job.refresh_from_db()
         assert job.state == State.CANCELLED
         assert kept(job) == DAY
+
+
+class TestNumbersAtTheirEnd:
+    """A statement that failed on what a stranger wrote would take the others of its batch along."""
+
+    STRANGE: ClassVar = {"attempt": -(2**31), "uncounted": 2**31 - 1}
+
+    def test_a_stray_goes_back(self, cursor):
+        job = row(State.RUNNING, **self.STRANGE)
+
+        assert run(cursor, release(WORKER, [(job.pk, job.attempt)], keep_cancelled=None))[0][0] == job.pk
+
+        job.refresh_from_db()
+        assert (job.state, job.uncounted) == (State.READY, 2**31 - 1)
+
+    @pytest.mark.parametrize("outcome", OUTCOMES, ids=name_of)
+    def test_a_run_ends(self, cursor, outcome):
+        job = ended(cursor, outcome, **self.STRANGE)
+
+        assert job.state != State.RUNNING
+        assert job.uncounted == 2**31 - 1
+
+    def test_what_runs_and_why_one_does_not_can_be_asked(self, cursor):
+        job = row(State.RUNNING, **self.STRANGE)
+
+        assert [running.id for running in running_jobs(cursor)] == [job.pk]
+        assert isinstance(facts(cursor, job.pk), Facts)
 
 
 class TestStatements:
