@@ -176,7 +176,7 @@ def filters_of(chosen: Mapping[str, str], alias: str) -> Filters | None:
             case "exception" | "tag" if value:
                 found[name] = value
             case "q" if id_of(value.strip()) is None:
-                found["prefix"] = value.strip()
+                found["term"] = value.strip()
             case _:
                 return None
     return None if any("\0" in value for value in names.values()) else found

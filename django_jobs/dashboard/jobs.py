@@ -91,7 +91,7 @@ class JobAdmin(ChangingPages, ReadOnlyPages):
     list_per_page = 50
     list_max_show_all = 200
     search_fields = ("id", "task_path")
-    search_help_text = _("The id of a job, or how the path of its task begins.")
+    search_help_text = _("The id of a job, the name of its queue, or how the path of its task begins.")
     ordering = ("-id",)
     show_facets = ShowFacets.NEVER  # they would count every choice
     paginator = CappedPaginator

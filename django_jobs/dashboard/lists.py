@@ -20,14 +20,14 @@ from typing import Any
 
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
-from django.db.models import BooleanField, QuerySet
+from django.db.models import BooleanField, Q, QuerySet
 from django.db.models.expressions import RawSQL
 from django.http import HttpRequest
 from django.utils.translation import gettext
 
 from django_jobs.core.ids import id_of
 from django_jobs.core.states import State
-from django_jobs.dashboard.filters import NAMES
+from django_jobs.dashboard.filters import NAMES, NameFilter
 from django_jobs.dashboard.shown import grouped
 from django_jobs.models import Job
 from django_jobs.store.stats import COUNTED, INDEXED, IS_WAITING, REACH, waiting_params
@@ -114,6 +114,12 @@ class JobChangeList(ChangeList):
         narrowing = set(self.params) & NAMES - {"state"}
         return bool(self.query or narrowing or set(self.params) - NAMES - {"o", "all", "q"})
 
+    @property
+    def names(self) -> list[str]:
+        """What the search box proposes: the names that the filters do."""
+        fields = [spec for spec in self.filter_specs if isinstance(spec, NameFilter)]
+        return sorted({name for field in fields for name in field.names})
+
     @staticmethod
     def note(state: str) -> str:
         words = {
@@ -134,11 +140,13 @@ class JobChangeList(ChangeList):
 
 
 def search(jobs: QuerySet[Any], term: str) -> QuerySet[Any]:
-    """Return the job with the id `term`, or those whose task is `term` or starts with it."""
+    """Return the job with the id `term`, or those in the queue `term`, or whose task starts with it."""
     term = term.strip()
     if not term:
         return jobs
     if "\0" in term:
         return jobs.none()
     number = id_of(term)
-    return jobs.filter(task_path__startswith=term) if number is None else jobs.filter(pk=number)
+    if number is not None:
+        return jobs.filter(pk=number)
+    return jobs.filter(Q(task_path__startswith=term) | Q(queue_name=term))

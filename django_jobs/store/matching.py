@@ -49,7 +49,8 @@ MATCHING = """
             OR COALESCE(job.finished_at, job.enqueued_at) < %(before)s::timestamptz)
        AND (NOT %(expired)s OR job.expires_at <= clock_timestamp())
        AND (%(enqueued_since)s::timestamptz IS NULL OR job.enqueued_at >= %(enqueued_since)s::timestamptz)
-       AND (%(prefix)s::text IS NULL OR starts_with(job.task_path, %(prefix)s::text))
+       AND (%(term)s::text IS NULL OR starts_with(job.task_path, %(term)s::text)
+            OR job.queue_name = %(term)s::text)
        AND (%(not_of)s::text IS NULL OR job.task_path <> %(not_of)s::text)
        AND (%(worker)s::bigint IS NULL OR job.worker = %(worker)s::bigint)
        AND (%(least)s::int IS NULL OR job.priority >= %(least)s::int)
@@ -119,8 +120,8 @@ class Filter:
     """Only those that pruning would delete by itself."""
     enqueued_since: datetime | str | None = None
     """Enqueued then or later."""
-    prefix: str | None = None
-    """How the path of their task begins."""
+    term: str | None = None
+    """The name of their queue, or how the path of their task begins."""
     not_of: str | None = None
     """A task whose jobs are left out."""
     worker: int | None = None
@@ -217,7 +218,7 @@ def parameters(wanted: Filter) -> dict[str, object]:
         "before": wanted.before,
         "expired": wanted.expired,
         "enqueued_since": wanted.enqueued_since,
-        "prefix": wanted.prefix,
+        "term": wanted.term,
         "not_of": wanted.not_of,
         "worker": wanted.worker,
         "least": wanted.least_priority,

@@ -234,6 +234,7 @@ class TestFilters:
             ("queue=mail", {"queue_name": "mail"}),
             ("task=a.b", {"task_path": "a.b"}),
             ("q=a.", {"task_path": "a.c"}),
+            ("q=mail", {"queue_name": "mail"}),
             ("worker=77", {"worker": 77}),
             ("worker__exact=77", {"worker": 77}),
             ("level=high", {"priority": 5}),

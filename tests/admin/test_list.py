@@ -232,6 +232,32 @@ class TestSearch:
         assert listed(admin_client.get(f"{JOBS}?q=shop.")) == [job.pk]
         assert listed(admin_client.get(f"{JOBS}?q=tasks.send")) == []
 
+    def test_a_queue_is_found_by_its_whole_name(self, admin_client, make_job):
+        job = make_job(queue_name="mail")
+        make_job(queue_name="mailing")
+
+        assert listed(admin_client.get(f"{JOBS}?q=mail")) == [job.pk]
+
+    def test_its_box_proposes_the_names_that_the_filters_do(self, admin_client, make_job):
+        make_job(queue_name="mail", task_path="of.a.job")
+
+        names = names_proposed(admin_client.get(JOBS))
+
+        assert {"mail", "of.a.job"} <= set(names["q"])
+        assert set(names["q"]) == {*names["queue"], *names["task"]}
+
+    def test_its_box_keeps_the_other_filters(self, admin_client, make_job):
+        wanted = make_job("FAILED", queue_name="mail")
+        make_job(queue_name="mail")
+
+        page = admin_client.get(f"{JOBS}?state=failed&q=mail")
+
+        assert listed(page) == [wanted.pk]
+        [form] = re.findall(r'<form id="changelist-search".*?</form>', page.content.decode(), re.DOTALL)
+        assert 'name="q" value="mail"' in form
+        assert '<input type="hidden" name="state" value="failed">' in form
+        assert 'name="q" value="mail"' not in form.partition("hidden")[2]
+
 
 class TestReach:
     """What keeps the list fast, with limits small enough to be met by a few rows."""

@@ -51,6 +51,23 @@ class TestSuperuser:  # who sees every page in test_looks
         expect(again.locator("#result_list tbody tr")).to_have_count(1)
         expect(again.locator("#result_list th a")).to_have_text(str(wanted.pk))
 
+    def test_the_search_box_proposes_names_and_finds_their_jobs(self, visit, ada, make_job):
+        wanted = make_job(queue_name="mail", task_path="shop.send")
+        make_job(queue_name="web", task_path="shop.push")
+        page = visit(ada)
+        for written in ("mail", "shop.send"):
+            page.goto(JOBS)
+            box = page.get_by_role("search").get_by_label("Search", exact=True)
+            names = box.evaluate("(one) => [...one.list.options].map((option) => option.value)")
+            assert {"mail", "web", "shop.send", "shop.push"} <= set(names)
+
+            box.fill(written)
+            box.press("Enter")
+
+            expect(page.locator("#result_list tbody tr")).to_have_count(1)
+            expect(page.locator("#result_list th a")).to_have_text(str(wanted.pk))
+            assert page.url.endswith(f"q={written}")
+
     def test_a_job_and_what_it_is_about_lead_to_each_other(self, visit, ada):
         order = Order.objects.create(name="Grace", email="grace@example.com", price_cents=100)
         tasks.held.using(about=order).enqueue("receipt")
