@@ -71,6 +71,18 @@ class TestOneJob:
         job.refresh_from_db()
         assert (job.state, job.reason) == ("CANCELLED", "no longer wanted")
 
+    def test_one_that_runs_is_asked_to_stop(self, page, make_job):
+        job = make_job("RUNNING")
+        page.goto(detail(job))
+
+        press(page, "Cancel job")
+        answer(page, "Cancel job")
+
+        says(page, "Asked 1 running job to stop.")
+        job.refresh_from_db()
+        assert job.state == "RUNNING"
+        assert job.cancel_requested_at is not None
+
     def test_run_now_from_its_row(self, page, make_job):
         job = make_job("SCHEDULED")
         page.goto(JOBS)

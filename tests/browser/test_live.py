@@ -7,9 +7,12 @@ import re
 import pytest
 from django.utils import timezone
 
+from django_jobs import working_off
 from django_jobs.models import Attempt, BulkAction, Job, Worker
+from django_jobs.operations import Operations
 from tests.admin.conftest import JOBS, OVERVIEW, QUEUES, WORKERS, detail
 from tests.browser import tasks
+from tests.browser.conftest import BULKS
 from tests.browser.driving import expect, in_browser
 from tests.eventually import eventually
 
@@ -107,6 +110,52 @@ class TestWhileAWorkerRuns:
         assert process.ends() == 0
         expect(page.locator(".dj-tree")).to_have_count(0)
         expect(page.locator("#result_list")).to_contain_text("stopped")
+
+    def test_a_worker_that_is_drained_ends_once_its_job_has(self, visit, ada, runjobs):
+        running = tasks.held.enqueue("last")
+        process = runjobs("--threads=1", "--processes=1")
+        eventually(lambda: Job.objects.get(pk=running.id).state == "RUNNING", timeout=20)
+        page = visit(ada)
+        page.goto(WORKERS)
+        page.get_by_label(RATE).select_option("2")
+        page.locator("#result_list th a").click()
+
+        page.locator("#content").get_by_role("link", name="Drain").click()
+        expect(page.locator("#content")).to_contain_text("It runs 1 job now.")
+        page.locator("#content").get_by_role("button", name="Drain").click()
+
+        expect(page.locator(".messagelist")).to_contain_text("to drain")
+        expect(page.locator("#result_list")).to_contain_text("asked to drain")
+        waiting = tasks.held.enqueue("next")
+        eventually(lambda: Worker.objects.get().state == "STOPPING")
+        expect(page.locator("#result_list")).to_contain_text("1/1")
+        assert process.status is None
+        runjobs.open("last")
+        assert process.ends() == 0
+        expect(page.locator("#result_list")).to_contain_text("stopped")
+        assert Job.objects.get(pk=running.id).state == "SUCCESSFUL"
+        assert Job.objects.get(pk=waiting.id).state == "READY"
+
+    def test_a_bulk_action_whose_job_was_cancelled_goes_on(self, visit, ada, make_job, runjobs):
+        failed = [make_job("FAILED", queue_name="nobody's").pk for _ in range(3)]
+        bulk = working_off.ask_for(
+            "delete", {}, {}, alias="default", matching="all", per_second=100, total=3, is_estimate=False
+        )
+        assert bulk.job is not None
+        Operations().cancel([bulk.job])
+        page = visit(ada)
+        page.goto(f"{BULKS}{bulk.pk}/change/")
+        page.get_by_label(RATE).select_option("2")
+        expect(page.locator("#content")).to_contain_text("Its job has ended before its time")
+
+        page.locator("#content").get_by_role("link", name="Go on").click()
+        page.locator("#content").get_by_role("button", name="Go on").click()
+
+        expect(page.locator(".messagelist")).to_contain_text("A job was enqueued that goes on with it.")
+        runjobs("--threads=1", "--processes=1")
+        expect(page.locator("#dj-progress-words")).to_contain_text("3 done", timeout=20_000)
+        expect(page.locator(".fieldBox.field-shown_state")).to_contain_text("done")
+        assert not Job.objects.filter(pk__in=failed).exists()
 
     def test_a_bulk_action_shows_how_far_it_is_and_can_be_stopped(
         self, visit, ada, make_job, runjobs, monkeypatch
