@@ -30,7 +30,8 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from django_jobs import conf
-from django_jobs.dashboard.confirming import Crumb
+from django_jobs.dashboard.confirming import Crumb, shown_trail
+from django_jobs.dashboard.in_time import PAGE_SECONDS, in_time
 
 
 def button(
@@ -94,6 +95,27 @@ class ReadOnlyPages(ActionsModelAdmin):  # type: ignore[misc]  # the library has
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         found: QuerySet[Any] = super().get_queryset(request)
         return found.using(conf.database())
+
+    @property
+    def urls(self) -> list[Any]:
+        """The addresses of all pages, each with a limit to the time of its statements."""
+        found: list[Any] = self.get_urls()
+        for pattern in found:
+            pattern.callback = in_time(pattern.callback, self.given_up)
+        return found
+
+    def given_up(self, request: HttpRequest) -> HttpResponse:
+        """Return what stands for a page that the database took too long to read."""
+        title = capfirst(self.opts.verbose_name_plural)
+        context = {
+            **self.admin_site.each_context(request),
+            **shown_trail([*self.trail(request)[:-1], Crumb(title)]),
+            "title": title,
+            "opts": self.opts,
+            "seconds": round(PAGE_SECONDS),
+            "plain_list": request.path if request.GET else "",
+        }
+        return TemplateResponse(request, "admin/django_jobs/given_up.html", context, status=503)
 
     def plain_urls(self) -> list[Any]:
         """Return the addresses of Django's own pages."""

@@ -28,7 +28,7 @@ from django_jobs.dashboard.hurried import limited
 from django_jobs.dashboard.lists import WAITING
 from django_jobs.dashboard.shown import grouped
 from django_jobs.models import Job, clock
-from django_jobs.store.stats import COUNTED, depths
+from django_jobs.store.stats import COUNTED, waiting_ends
 from django_jobs.working_off import LABELS, MOST_PER_SECOND, ask_for, chosen_queue
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def bulk_of(request: HttpRequest, listed: JobChangeList) -> Bulk | None:
 def ends(alias: str) -> bool:
     """Whether lists of waiting jobs end before all are listed."""
     with connections[alias].cursor() as cursor:
-        return any(max(depth.due, depth.later) > COUNTED for depth in depths(cursor, ()))
+        return waiting_ends(cursor)
 
 
 def filters_of(chosen: Mapping[str, str], alias: str) -> Filters | None:

@@ -60,6 +60,11 @@ class Question:
     trail: Sequence[Crumb] = field(default_factory=list)
 
 
+def shown_trail(trail: Sequence[Crumb]) -> dict[str, Any]:
+    """Return what the template of a way from the start page needs."""
+    return {"trail": trail, "trail_is_list": django.VERSION >= (6, 1)}
+
+
 def ask(page: ReadOnlyPages, request: HttpRequest, question: Question) -> HttpResponse:
     """Return the page with `question`."""
     request.current_app = page.admin_site.name
@@ -70,8 +75,7 @@ def ask(page: ReadOnlyPages, request: HttpRequest, question: Question) -> HttpRe
         "opts": page.opts,
         "media": page.media,
         "question": question,
-        "trail": [*question.trail, Crumb(question.title)],
-        "trail_is_list": django.VERSION >= (6, 1),
+        **shown_trail([*question.trail, Crumb(question.title)]),
     }
     return TemplateResponse(request, "admin/django_jobs/confirm.html", context)
 

@@ -17,7 +17,7 @@ from django.utils.translation import gettext, ngettext
 from django_jobs import conf
 from django_jobs.core.states import State
 from django_jobs.dashboard.hurried import hurried
-from django_jobs.dashboard.shown import count, moment, runjobs_for, span
+from django_jobs.dashboard.shown import moment, runjobs_for, span, up_to_limit
 from django_jobs.models import StateChoices
 from django_jobs.store.explain import Absence, Facts, facts
 from django_jobs.store.overview import LiveWorker
@@ -195,7 +195,7 @@ def of_slots(found: Facts, able: Sequence[LiveWorker]) -> Iterator[Reason]:
                 "%(count)s due jobs of its queue come before it, by priority or time.",
                 min(found.ahead, COUNTED),
             )
-            % {"count": count(found.ahead)},
+            % {"count": up_to_limit(found.ahead)},
             gettext("Give it a higher priority, or start more workers."),
         )
 

@@ -20,8 +20,10 @@ from django.utils.translation import gettext_lazy as _
 from django_jobs import conf
 from django_jobs.core.states import State
 from django_jobs.dashboard.narrowing import FURTHER_FILTERS
-from django_jobs.dashboard.shown import total
+from django_jobs.dashboard.shown import count
+from django_jobs.dashboard.surveying import states_of
 from django_jobs.store import stats
+from django_jobs.store.counting import census, together
 from django_jobs.tasks import registry
 
 READY = Q(state=State.READY.value)
@@ -66,20 +68,12 @@ def choices(request: HttpRequest) -> stats.Choices:
 
 
 def counts() -> dict[str, str]:
-    """Return how many jobs there are in those states that are counted in a moment, each up to its limit."""
+    """Return how many jobs there are in those states that are counted in a moment."""
     with connections[conf.database()].cursor() as cursor:
-        depths, ended = stats.depths(cursor, ()), stats.ended(cursor)
-    due, later = sum(depth.due for depth in depths), sum(depth.later for depth in depths)
-    due_is_more = any(depth.due > stats.COUNTED for depth in depths)
-    later_is_more = any(depth.later > stats.COUNTED for depth in depths)
-    return {
-        "waiting": total(due + later, due_is_more or later_is_more),
-        "ready": total(due, due_is_more),
-        "running": total(sum(depth.running for depth in depths)),
-        "successful": total(min(ended.successful, stats.COUNTED), ended.there_are_more),
-        "failed": total(min(ended.failed, stats.COUNTED), ended.failed > stats.COUNTED),
-        "cancelled": total(min(ended.cancelled, stats.COUNTED), ended.cancelled > stats.COUNTED),
-    }
+        found = states_of(census(cursor))
+    due, later = found.pop("due"), found.pop("later")
+    found |= {"waiting": together([due, later]), "ready": due}
+    return {state: count(number) for state, number in found.items()}
 
 
 class StateFilter(SimpleListFilter):

@@ -13,6 +13,13 @@ from django_jobs.store.cursor import Cursor
 
 T = TypeVar("T")
 
+SET = """
+    SELECT current_setting('statement_timeout'), current_setting('enable_bitmapscan'),
+           current_setting('enable_seqscan'),
+           set_config('statement_timeout', %s, true), set_config('enable_bitmapscan', %s, true),
+           set_config('enable_seqscan', %s, true)
+"""
+
 SECONDS = 2.0
 """How long one statement may take."""
 
@@ -35,15 +42,17 @@ def is_too_long(error: OperationalError) -> bool:
 
 @contextmanager
 def limited(alias: str, most_seconds: float | None = None) -> Iterator[None]:
-    """Limit the time of each statement, in a transaction of its own or in the one that is open."""
+    """
+    Limit the time of each statement, in a transaction of its own or in the one that is open.
+
+    And each is planned along indexes, as workers' are: of what the planner believes to be few, other plans
+    fetch and sort everything where the first rows of an index were asked for.
+    """
     connection = connections[alias]
     was_open = connection.in_atomic_block
     with transaction.atomic(using=alias), connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT current_setting('statement_timeout'), set_config('statement_timeout', %s, true)",
-            [f"{(most_seconds or SECONDS) * 1000:.0f}"],
-        )
-        before = cursor.fetchone()[0]
+        cursor.execute(SET, [f"{(most_seconds or SECONDS) * 1000:.0f}", "off", "off"])
+        before = cursor.fetchone()[:3]
         yield
         if was_open:
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [before])
+            cursor.execute(SET, before)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin import ShowFacets
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.db import OperationalError
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from django_jobs import conf
 from django_jobs.core.ids import id_of
 from django_jobs.core.states import State
 from django_jobs.dashboard import shown
@@ -29,7 +26,6 @@ from django_jobs.dashboard.changing import ChangingPages
 from django_jobs.dashboard.confirming import Crumb, confirm
 from django_jobs.dashboard.explaining import Explanation, explain
 from django_jobs.dashboard.filters import JOB_FILTERS, NAMES, PLAIN, described
-from django_jobs.dashboard.hurried import is_too_long, limited
 from django_jobs.dashboard.lists import CappedPaginator, JobChangeList, search
 from django_jobs.dashboard.pictures import picture
 from django_jobs.dashboard.story import Run, captures_of, runs_of, timeline
@@ -216,21 +212,6 @@ class JobAdmin(ChangingPages, ReadOnlyPages):
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Only what is known to be quick and to tell nothing of arguments; see `filters.PLAIN`."""
         return lookup in NAMES | PLAIN
-
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Show the list, or say that it can't be found in time."""
-        if request.method != "GET":
-            return super().changelist_view(request, extra_context)
-        try:
-            with limited(conf.database(), LIST_SECONDS):
-                response = super().changelist_view(request, extra_context)
-                return response.render() if isinstance(response, TemplateResponse) else response
-        except OperationalError as error:
-            if not is_too_long(error):
-                raise
-        too_long = gettext("It took longer than %(seconds)s s to look through the jobs, so it was given up.")
-        self.tell(request, too_long % {"seconds": round(LIST_SECONDS)}, messages.WARNING)
-        return HttpResponseRedirect(self.address("django_jobs_job_changelist"))
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

@@ -107,7 +107,7 @@ class OverviewAdmin(ReadOnlyPages):
         return [
             {
                 "title": words,
-                "count": shown.total(found.states[name].count, capped=not found.states[name].exact),
+                "count": shown.count(found.states[name]),
                 "key": {"due": "ready", "later": "scheduled"}.get(name, name),
                 "url": self.jobs_url(state=state),
             }
@@ -125,7 +125,8 @@ class OverviewAdmin(ReadOnlyPages):
         rows = []
         for queue in found.queues if found else ():
             tally = ended.get(queue.name, Tally())
-            if not (queue.due or queue.later or queue.running or queue.failed or queue.paused or tally.ended):
+            waits = queue.due.count or queue.later.count
+            if not (waits or queue.running or queue.failed.count or queue.paused or tally.ended):
                 continue
             state = ("paused", gettext("paused")) if queue.paused else ("", "")
             if queue.is_unserved:

@@ -7,7 +7,7 @@ live workers, from the tasks that this process knows, and from what was set.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -38,6 +38,7 @@ from django_jobs.dashboard.workers import is_stale, with_silence
 from django_jobs.models import Queue, Worker, WorkerState
 from django_jobs.operations import Operations
 from django_jobs.store import statistics, stats
+from django_jobs.store.counting import Census, Count, Depth, census
 from django_jobs.store.statistics import Moment
 from django_jobs.tasks import registry
 
@@ -47,7 +48,7 @@ class QueueView:
     """One queue as it is shown."""
 
     queue: Queue
-    depth: stats.Depth
+    depth: Depth
     workers: int
     """Live workers that serve it."""
     slots: int
@@ -97,7 +98,7 @@ class QueueView:
     @property
     def is_stuck(self) -> bool:
         """Whether jobs are due that no live worker would take."""
-        return self.depth.due > 0 and self.workers == 0 and not self.queue.is_paused
+        return self.depth.due.count > 0 and self.workers == 0 and not self.queue.is_paused
 
     @property
     def due(self) -> str:
@@ -109,7 +110,7 @@ class QueueView:
 
     @property
     def running(self) -> str:
-        return shown.count(self.depth.running)
+        return shown.grouped(self.depth.running)
 
     @property
     def used(self) -> str:
@@ -130,11 +131,7 @@ class QueueView:
 
     @property
     def failed(self) -> str:
-        return (
-            f"{shown.count(self.depth.failed)}+"
-            if self.depth.failed == stats.COUNTED
-            else shown.count(self.depth.failed)
-        )
+        return shown.count(self.depth.failed)
 
     @property
     def oldest(self) -> str:
@@ -144,6 +141,19 @@ class QueueView:
     @property
     def paused_since(self) -> str:
         return shown.age(self.queue.paused_at)
+
+
+def names_of_tasks() -> set[str]:
+    return {task.queue_name for task in registry.values()}
+
+
+def uncounted(names: Collection[str]) -> Census:
+    """Return queues whose jobs took too long to count: they can still be paused."""
+    names = {*names, *Queue.objects.using(conf.database()).values_list("name", flat=True)}
+    unknown = Count(0, exact=False)
+    return Census(
+        [Depth(name, unknown, unknown, None, 0, unknown) for name in sorted(names)], unknown, unknown, unknown
+    )
 
 
 def pause_offered(page: QueueAdmin, request: HttpRequest, queue: Queue) -> bool:
@@ -182,11 +192,10 @@ class QueueAdmin(ReadOnlyPages):
     def button_argument(self, instance: Any) -> Any:
         return quote(instance.pk)
 
-    def views(self, request: HttpRequest) -> list[QueueView]:
+    def views(self, request: HttpRequest, counted: Census) -> list[QueueView]:
         """Return all queues."""
         alias = conf.database()
         with connections[alias].cursor() as cursor:
-            depths = stats.depths(cursor, sorted({task.queue_name for task in registry.values()}))
             running = stats.running(cursor)
         settings = {queue.name: queue for queue in Queue.objects.using(alias)}
         workers = [
@@ -195,7 +204,7 @@ class QueueAdmin(ReadOnlyPages):
             if not is_stale(worker)
         ]
         found = []
-        for depth in depths:
+        for depth in counted.depths:
             name = depth.queue_name
             queue = settings.get(name) or Queue(name=name)
             serving = [w for w in workers if takes(w.queues, w.excluded_queues, name)]
@@ -218,7 +227,12 @@ class QueueAdmin(ReadOnlyPages):
 
     def view_of(self, request: HttpRequest, name: str) -> QueueView | None:
         """Return one queue, or `None` when nothing is known of such a name."""
-        return next((view for view in self.views(request) if view.name == name), None)
+        views = self.views(request, self.counted() or uncounted({name}))
+        return next((view for view in views if view.name == name), None)
+
+    def counted(self) -> Census | None:
+        """Return how many jobs there are, also in queues that only tasks name; `None` if it takes long."""
+        return hurried(conf.database(), lambda cursor: census(cursor, sorted(names_of_tasks())))
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show all queues on one page: there are as many as someone gave names to."""
@@ -226,14 +240,16 @@ class QueueAdmin(ReadOnlyPages):
             raise PermissionDenied
         alias = conf.database()
         found = hurried(alias, lambda cursor: statistics.recent(cursor, by_task=False))
-        views = [replace(view, course=(found or {}).get(view.name, ())) for view in self.views(request)]
-        with connections[alias].cursor() as cursor:
-            ended = stats.ended(cursor)
+        counted = self.counted()
+        views = [
+            replace(view, course=(found or {}).get(view.name, ()))
+            for view in self.views(request, counted or uncounted(names_of_tasks()))
+        ]
         context = {
             "views": views,
-            "took_too_long": found is None,
+            "took_too_long": None in (found, counted),
             "stuck": [view for view in views if view.is_stuck],
-            "summary": self.summary(views, ended),
+            "summary": self.summary(counted) if counted else [],
             "may_see_jobs": request.user.has_perm("django_jobs.view_job"),
             **(extra_context or {}),
         }
@@ -241,26 +257,23 @@ class QueueAdmin(ReadOnlyPages):
             request, "admin/django_jobs/queue/change_list.html", gettext("Queues"), context
         )
 
-    def summary(self, views: Sequence[QueueView], ended: stats.Ended) -> list[dict[str, Any]]:
+    def summary(self, counted: Census) -> list[dict[str, Any]]:
         """Return how many jobs there are by state, with the lists that hold them."""
         jobs = self.address("django_jobs_job_changelist")
-        successful = shown.count(ended.successful)
-        if ended.there_are_more and ended.successful <= stats.COUNTED:
-            successful = f"{successful}+"
-        due, later = (sum(getattr(view.depth, name) for view in views) for name in ("due", "later"))
-        capped = {
-            name: any(getattr(view.depth, name) > stats.COUNTED for view in views)
-            for name in ("due", "later")
-        }
         return [
-            {"title": words, "count": number, "key": key, "url": f"{jobs}?{urlencode({'state': state})}"}
-            for words, number, key, state in (
-                (gettext("due"), shown.total(due, capped["due"]), "ready", "ready"),
-                (gettext("for later"), shown.total(later, capped["later"]), "scheduled", "waiting"),
-                (gettext("running"), shown.total(sum(v.depth.running for v in views)), "running", "running"),
-                (gettext("failed"), shown.count(ended.failed), "failed", "failed"),
-                (gettext("cancelled"), shown.count(ended.cancelled), "cancelled", "cancelled"),
-                (gettext("successful"), successful, "successful", "successful"),
+            {
+                "title": words,
+                "count": shown.count(found),
+                "key": key,
+                "url": f"{jobs}?{urlencode({'state': state})}",
+            }
+            for words, found, key, state in (
+                (gettext("due"), counted.due, "ready", "ready"),
+                (gettext("for later"), counted.later, "scheduled", "waiting"),
+                (gettext("running"), counted.running, "running", "running"),
+                (gettext("failed"), counted.failed, "failed", "failed"),
+                (gettext("cancelled"), counted.cancelled, "cancelled", "cancelled"),
+                (gettext("successful"), counted.successful, "successful", "successful"),
             )
         ]
 

@@ -20,6 +20,7 @@ from django_jobs.core.masking import masked, masked_positional
 from django_jobs.core.states import State, Wish
 from django_jobs.models import Job
 from django_jobs.signatures import positional_names
+from django_jobs.store.counting import Count
 from django_jobs.store.stats import COUNTED
 
 NOTHING = "–"
@@ -120,14 +121,14 @@ def grouped(number: int) -> str:
     return str(number_format(number, force_grouping=True))
 
 
-def count(number: int) -> str:
+def count(found: Count) -> str:
+    """Return a number of jobs; of an estimate its first two digits, and marked as such."""
+    return grouped(found.count) if found.exact else f"≈\xa0{grouped(found.rounded)}"
+
+
+def up_to_limit(number: int) -> str:
     """Return a number that counting may have stopped at."""
     return f"{grouped(COUNTED)}+" if number > COUNTED else grouped(number)
-
-
-def total(number: int, capped: bool = False) -> str:
-    """Return a sum of numbers, one of which may have stopped at the limit."""
-    return f"{grouped(number)}+" if capped else grouped(number)
 
 
 def cut(text: str | None, length: int = LONGEST_REASON) -> str:

@@ -1,20 +1,21 @@
 """
 What goes on in the queue at one moment: for the overview in the admin and for `manage.py jobs status|health`.
 
-Counts stop at `store.stats.COUNTED`; everything is read in a handful of bounded statements.
+Everything is read in a handful of bounded statements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.db import connections
 
 from django_jobs import conf
 from django_jobs.models import clock
-from django_jobs.store import overview, stats
+from django_jobs.store import overview
+from django_jobs.store.counting import Census, Count, census
 from django_jobs.tasks import registry
 
 MOST_SHOWN = 10
@@ -22,22 +23,14 @@ MOST_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
-    """A number of jobs; `exact` is false where counting stopped or didn't reach everything."""
-
-    count: int
-    exact: bool
-
-
-@dataclass(frozen=True, slots=True)
 class QueueState:
-    """One queue. Its lengths stop at the counting limit, each."""
+    """One queue."""
 
     name: str
-    due: int
-    later: int
+    due: Count
+    later: Count
     running: int
-    failed: int
+    failed: Count
     oldest_due_seconds: float | None
     paused: bool
     workers: int
@@ -48,7 +41,7 @@ class QueueState:
     @property
     def is_unserved(self) -> bool:
         """Whether jobs are due that nobody takes."""
-        return self.due > 0 and not self.paused and self.workers == 0
+        return self.due.count > 0 and not self.paused and self.workers == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +81,17 @@ def survey(alias: str, queues: Collection[str] | None, slow_after: timedelta) ->
         workers = overview.live_workers(cursor)
         paused = overview.paused_queues(cursor)
         known = sorted({task.queue_name for task in registry.values()} | set(queues or ()))
-        depths = [d for d in stats.depths(cursor, known) if queues is None or d.queue_name in queues]
-        ended = stats.ended(cursor)
+        counted = census(cursor, known)
         oldest = overview.oldest_due(cursor, queues)
         running = overview.running_jobs(cursor, queues)
     live = [worker for worker in workers if worker.silent_seconds <= settings.dead_after_seconds]
+    if queues is not None:
+        counted = replace(counted, depths=[d for d in counted.depths if d.queue_name in queues])
     names_paused = {queue.name for queue in paused}
     return Survey(
         database=alias,
         at=clock(alias),
-        states=counts(depths, ended, whole=queues is None),
+        states=states_of(counted, whole=queues is None),
         queues=[
             QueueState(
                 name=depth.queue_name,
@@ -110,7 +104,7 @@ def survey(alias: str, queues: Collection[str] | None, slow_after: timedelta) ->
                 workers=sum(worker.serves(depth.queue_name) for worker in live),
                 slots=sum(w.room(depth.queue_name) for w in live if w.serves(depth.queue_name)),
             )
-            for depth in depths
+            for depth in counted.depths
         ],
         oldest=oldest,
         paused=[queue for queue in paused if queues is None or queue.name in queues],
@@ -121,18 +115,7 @@ def survey(alias: str, queues: Collection[str] | None, slow_after: timedelta) ->
     )
 
 
-def counts(depths: Sequence[stats.Depth], ended: stats.Ended, *, whole: bool) -> dict[str, Count]:
-    """Return how many jobs are in each state; of those that ended only for the whole of the queues."""
-    most = stats.COUNTED
-    found = {
-        "due": Count(sum(d.due for d in depths), all(d.due <= most for d in depths)),
-        "later": Count(sum(d.later for d in depths), all(d.later <= most for d in depths)),
-        "running": Count(sum(d.running for d in depths), True),
-    }
-    if whole:
-        found |= {
-            "failed": Count(min(ended.failed, most), ended.failed <= most),
-            "cancelled": Count(min(ended.cancelled, most), ended.cancelled <= most),
-            "successful": Count(ended.successful, not ended.there_are_more),
-        }
-    return found
+def states_of(counted: Census, *, whole: bool = True) -> dict[str, Count]:
+    """Return how many jobs are in each state; of those that ended only for the `whole` of the queues."""
+    names = ("due", "later", "running", *(("failed", "cancelled", "successful") if whole else ()))
+    return {name: getattr(counted, name) for name in names}

@@ -11,7 +11,7 @@ from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext
 
 from django_jobs import conf
-from django_jobs.dashboard.shown import grouped, runjobs_for, span
+from django_jobs.dashboard.shown import count, grouped, runjobs_for, span
 from django_jobs.dashboard.surveying import Survey
 from django_jobs.store.health import Condition
 from django_jobs.store.overview import LiveWorker
@@ -78,7 +78,7 @@ def of_queues(found: Survey) -> Iterator[Warning]:
         yield Warning(
             "unserved",
             gettext("Nobody serves the queue “%(queue)s”: %(due)s due, the oldest waits for %(span)s.")
-            % {"queue": queue.name, "due": grouped(queue.due), "span": seconds(queue.oldest_due_seconds)},
+            % {"queue": queue.name, "due": count(queue.due), "span": seconds(queue.oldest_due_seconds)},
             gettext("Start a worker for it with: %(command)s") % {"command": runjobs_for(queue.name)},
         )
 

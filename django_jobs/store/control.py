@@ -45,18 +45,20 @@ CANCEL_ABOUT = """
  RETURNING id
 """
 
+# The guard is no plain `state = …`, as in store/finish.py; nor is that of the next statement. Where the
+# planner believes that few run or wait, it would look for the ids among all of these.
 CANCEL_RUNNING = """
     UPDATE django_jobs_job
        SET cancel_requested_at = COALESCE(cancel_requested_at, clock_timestamp()),
            reason = COALESCE(NULLIF(%(reason)s, ''), reason)
-     WHERE id = ANY(%(ids)s::bigint[]) AND state = 'RUNNING'
+     WHERE id = ANY(%(ids)s::bigint[]) AND state || '' = 'RUNNING'
  RETURNING id
 """
 
 # Jobs that are due already would lose their place in the queue.
 RUN_NOW = """
     UPDATE django_jobs_job SET run_after = clock_timestamp()
-     WHERE id = ANY(%(ids)s::bigint[]) AND state = 'READY' AND run_after > clock_timestamp()
+     WHERE id = ANY(%(ids)s::bigint[]) AND state || '' = 'READY' AND run_after > clock_timestamp()
  RETURNING id, queue_name, priority, run_after
 """
 

@@ -75,7 +75,9 @@ ORPHANS = """
             LIMIT %(limit)s) AS job
 """
 
-# Looks no further than `depth` overdue rows of a queue, so that a backlog doesn't make it slow.
+# Looks no further than `depth` overdue rows of a queue, so that a backlog doesn't make it slow. The guard is
+# no plain `state = …`, as in store/finish.py: where the planner believes that few wait, it would look for a
+# job among all of them.
 FAIL_UNKNOWN = """
     WITH overdue AS (
         SELECT job.id
@@ -97,7 +99,7 @@ FAIL_UNKNOWN = """
                finished_at = clock_timestamp(), expires_at = clock_timestamp() + %(keep)s::interval,
                reason = %(reason)s
           FROM overdue
-         WHERE job.id = overdue.id AND job.state = 'READY'
+         WHERE job.id = overdue.id AND job.state || '' = 'READY'
      RETURNING job.*),
     attempt AS (
         INSERT INTO django_jobs_attempt (

@@ -1,9 +1,8 @@
 """
-What people ask of the queue: names to choose from, depths, ages. Read by the admin; nothing is changed.
+What people ask of the queue: names to choose from, and what waits. Read by the admin; nothing is changed.
 
 Every statement is bounded, whatever the table holds: it walks an index from one entry to the next, or stops
-at a limit. Counts stop at `COUNTED`, which is told as "10,000+". Where many jobs failed that the planner's
-statistics don't know of yet, it may sort them all: 0.6 s for 150,000.
+at a limit. How many jobs there are is in `counting`.
 
 Indexes: `django_jobs_ready` for what waits, `django_jobs_running` and `django_jobs_dead` by their states, and
 the primary key for the newest jobs.
@@ -11,7 +10,7 @@ the primary key for the newest jobs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django_jobs.core.states import State
@@ -85,7 +84,8 @@ PLACES = """
 
 # A condition for the ORM, so with unnamed parameters: whether due ones are wanted, how many of each place,
 # whether later ones are, how many of each place, the queue or NULL (twice), how many at all.
-# An array and not a join, so that the rows are looked up by their ids whatever the planner believes.
+# An array and not a join, so that rows are looked up by their ids whatever the planner believes. And limits
+# that it doesn't know: it would sort all of a place that it believes to hold fewer.
 IS_WAITING = (
     "django_jobs_job.id = ANY(ARRAY("
     + PLACES
@@ -96,76 +96,34 @@ IS_WAITING = (
            (SELECT job.id FROM django_jobs_job AS job
              WHERE job.state = 'READY' AND job.queue_name = place.queue_name
                AND job.priority = place.priority AND job.run_after <= statement_timestamp() AND %s::boolean
-             ORDER BY job.run_after, job.id LIMIT %s::bigint)
+             ORDER BY job.run_after, job.id LIMIT (SELECT %s::bigint))
             UNION ALL
            (SELECT job.id FROM django_jobs_job AS job
              WHERE job.state = 'READY' AND job.queue_name = place.queue_name
                AND job.priority = place.priority AND job.run_after > statement_timestamp() AND %s::boolean
-             ORDER BY job.run_after, job.id LIMIT %s::bigint)) AS waiting
+             ORDER BY job.run_after, job.id LIMIT (SELECT %s::bigint))) AS waiting
      WHERE %s::text IS NULL OR place.queue_name = %s::text
      LIMIT %s::bigint))"""
 )
 
-QUEUES = (
+ENDS = (
     PLACES
-    + """,
-    waiting AS (
-        SELECT place.queue_name, sum(due.number)::int AS due, sum(later.number)::int AS later,
-               max(due.age) AS age
+    + """
+    SELECT EXISTS (
+        SELECT
           FROM place
          CROSS JOIN LATERAL (
-               SELECT count(*) AS number, EXTRACT(epoch FROM clock_timestamp() - min(run_after)
-                          FILTER (WHERE isfinite(run_after)))::float8 AS age
-                 FROM (SELECT job.run_after FROM django_jobs_job AS job
-                        WHERE job.state = 'READY' AND job.queue_name = place.queue_name
-                          AND job.priority = place.priority AND job.run_after <= statement_timestamp()
-                        ORDER BY job.run_after, job.id LIMIT %(counted)s + 1) AS rows) AS due
-         CROSS JOIN LATERAL (
-               SELECT count(*) AS number
-                 FROM (SELECT FROM django_jobs_job AS job
-                        WHERE job.state = 'READY' AND job.queue_name = place.queue_name
-                          AND job.priority = place.priority AND job.run_after > statement_timestamp()
-                        LIMIT %(counted)s + 1) AS rows) AS later
-         GROUP BY place.queue_name),
-    running AS (
-        SELECT queue_name, count(*)::int AS number FROM django_jobs_job WHERE state = 'RUNNING'
-         GROUP BY queue_name),
-    failed AS (
-        SELECT queue_name, count(*)::int AS number
-          FROM (SELECT queue_name FROM django_jobs_job WHERE state = 'FAILED'
-                 ORDER BY id DESC LIMIT %(counted)s) AS rows
-         GROUP BY queue_name),
-    named AS (
-        SELECT queue_name FROM waiting
-         UNION SELECT queue_name FROM running
-         UNION SELECT queue_name FROM failed
-         UNION SELECT name FROM django_jobs_queue
-         UNION SELECT jsonb_array_elements_text(queues) FROM django_jobs_worker
-                WHERE state IN ('RUNNING', 'STOPPING') AND jsonb_typeof(queues) = 'array'
-         UNION SELECT unnest(%(known)s::text[]))
-    SELECT named.queue_name, COALESCE(waiting.due, 0), COALESCE(waiting.later, 0), waiting.age,
-           COALESCE(running.number, 0), COALESCE(failed.number, 0)
-      FROM named
-      LEFT JOIN waiting USING (queue_name)
-      LEFT JOIN running USING (queue_name)
-      LEFT JOIN failed USING (queue_name)
-     WHERE named.queue_name IS NOT NULL   -- a null that a stranger put among a worker's queues
-     ORDER BY named.queue_name
+               (SELECT FROM django_jobs_job AS job
+                 WHERE job.state = 'READY' AND job.queue_name = place.queue_name
+                   AND job.priority = place.priority AND job.run_after <= statement_timestamp()
+                 ORDER BY job.run_after, job.id OFFSET (SELECT %(counted)s) LIMIT 1)
+                UNION ALL
+               (SELECT FROM django_jobs_job AS job
+                 WHERE job.state = 'READY' AND job.queue_name = place.queue_name
+                   AND job.priority = place.priority AND job.run_after > statement_timestamp()
+                 ORDER BY job.run_after, job.id OFFSET (SELECT %(counted)s) LIMIT 1)) AS further)
 """
 )
-
-# Successful jobs have no index of their own: those among the newest are counted.
-ENDED = """
-    SELECT (SELECT count(*)::int FROM (SELECT FROM django_jobs_job WHERE state = 'FAILED'
-                                        LIMIT %(counted)s + 1) AS rows),
-           (SELECT count(*)::int FROM (SELECT FROM django_jobs_job WHERE state = 'CANCELLED'
-                                        LIMIT %(counted)s + 1) AS rows),
-           (SELECT count(*) FILTER (WHERE state = 'SUCCESSFUL')::int
-              FROM (SELECT state FROM django_jobs_job ORDER BY id DESC LIMIT %(counted)s + 1) AS rows),
-           (SELECT count(*) > %(counted)s
-              FROM (SELECT FROM django_jobs_job ORDER BY id DESC LIMIT %(counted)s + 1) AS rows)
-"""
-
 
 # Index django_jobs_running.
 RUNNING = """
@@ -182,32 +140,6 @@ class Choices:
     tasks: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """One queue in figures. `due` and `later` above `COUNTED` mean "more than that"."""
-
-    queue_name: str
-    due: int
-    later: int
-    """Waiting for a time to come: scheduled or retrying."""
-    oldest_due_seconds: float | None
-    running: int
-    failed: int
-    """Among the newest `COUNTED` failed jobs of all queues."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """Jobs that ended and are still kept. A figure above `COUNTED` means "more than that"."""
-
-    failed: int
-    cancelled: int
-    successful: int
-    """Among the newest `COUNTED` jobs of all states."""
-    there_are_more: bool
-    """Whether the table holds jobs beyond those, so that `successful` is the least there can be."""
-
-
 def choices(cursor: Cursor, queues: Iterable[str], tasks: Iterable[str], newest: int = 1000) -> Choices:
     """Return the queues and tasks that are about, together with those that the caller knows."""
     found = {"queue": set(queues), "task": set(tasks)}
@@ -217,19 +149,9 @@ def choices(cursor: Cursor, queues: Iterable[str], tasks: Iterable[str], newest:
     return Choices(sorted(found["queue"]), sorted(found["task"]))
 
 
-def depths(cursor: Cursor, known: Sequence[str]) -> list[Depth]:
-    """Return one record for each queue that has a job, a worker, or a setting, or is `known`; by name."""
-    return [Depth(*row) for row in run(cursor, (QUEUES, {"counted": COUNTED, "known": list(known)}))]
-
-
 def running(cursor: Cursor) -> dict[tuple[str, int], int]:
     """Return how many jobs run, by queue and worker."""
     return {(queue, worker): number for queue, worker, number in run(cursor, (RUNNING, {}))}
-
-
-def ended(cursor: Cursor) -> Ended:
-    """Return how many jobs ended in which way."""
-    return Ended(*run(cursor, (ENDED, {"counted": COUNTED}))[0])
 
 
 def waiting_params(
@@ -239,6 +161,11 @@ def waiting_params(
     Return the parameters of `IS_WAITING`: at most `COUNTED` jobs of each queue and priority, next ones first.
     """
     return (due, COUNTED, later, COUNTED, queue_name, queue_name, most)
+
+
+def waiting_ends(cursor: Cursor) -> bool:
+    """Whether some queue has more waiting jobs at a priority than `IS_WAITING` finds."""
+    return bool(run(cursor, (ENDS, {"counted": COUNTED}))[0][0])
 
 
 INDEXED = frozenset({State.FAILED, State.CANCELLED})

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_jobs import task
 from django_jobs.models import Queue
-from django_jobs.store import stats
+from django_jobs.store import counting
 from tests.admin.conftest import JOBS, QUEUES, texts
 
 pytestmark = pytest.mark.django_db
@@ -115,16 +115,16 @@ class TestList:
             assert "limit reached on 1 of 2 workers" in admin_client.get(page).content.decode()
         assert view(admin_client, "mail").used == "1/3"
 
-    def test_counting_stops_at_its_limit(self, admin_client, make_job, monkeypatch):
-        monkeypatch.setattr(stats, "COUNTED", 3)
-        monkeypatch.setattr("django_jobs.dashboard.shown.COUNTED", 3)
+    def test_more_than_is_counted_is_shown_as_an_estimate(self, admin_client, make_job, monkeypatch):
+        monkeypatch.setattr(counting, "COUNTED", 3)
+        monkeypatch.setattr(counting, "SAMPLED", 10**9)
         for _ in range(5):
             make_job(queue_name="mail")
             make_job("SCHEDULED", queue_name="mail")
 
         shown = view(admin_client, "mail")
 
-        assert (shown.due, shown.later) == ("3+", "3+")
+        assert (shown.due, shown.later) == ("≈\xa05", "≈\xa05")
 
     def test_a_queue_with_due_jobs_that_nobody_serves_is_warned_of(self, admin_client, make_job):
         make_job(queue_name="lonely")
@@ -210,6 +210,17 @@ class TestFigures:
         page = self.page(admin_client, period="day")
         assert [row["ended"] for row in page.context["tasks"]] == ["7"]
         assert "Tasks, last 24 hours" in page.content.decode()
+
+    def test_a_queue_can_be_paused_though_its_jobs_take_too_long_to_count(self, admin_client, monkeypatch):
+        Queue.objects.create(name="mail")
+        monkeypatch.setattr("django_jobs.dashboard.queues.hurried", lambda alias, read: None)
+
+        page = admin_client.get(QUEUES).content.decode()
+        admin_client.post(f"{QUEUES}pause/mail/", {"reason": "the database is busy"})
+
+        assert "a part of this page took too long" in page
+        assert ">mail</a>" in page
+        assert Queue.objects.get(name="mail").is_paused
 
     def test_figures_that_take_too_long_are_left_out(self, admin_client, make_job, monkeypatch):
         make_job(queue_name="mail")

@@ -12,7 +12,7 @@ from django.db import ProgrammingError, connection
 from django_jobs.core.states import State
 from django_jobs.models import Job
 from django_jobs.operations import Operations
-from django_jobs.store import prune, stats, workers
+from django_jobs.store import counting, prune, workers
 from tests.docs import failing
 from tests.docs.blocks import blocks
 from tests.eventually import eventually
@@ -62,7 +62,7 @@ def test_the_rights_of_the_page_are_enough(use_role, start_worker):
     eventually(lambda: not jobs.filter(finished_at=None).exists())
     assert worker.stop(10)
     with connection.cursor() as cursor:
-        stats.depths(cursor, [])
+        counting.census(cursor)
         cursor.execute(*prune.prune(10))
         cursor.execute(*prune.prune_workers(timedelta(days=1)))
         cursor.execute(*workers.cancel_requests(1))

@@ -10,9 +10,10 @@ from django.db import connection
 from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
 
+from django_jobs.dashboard.hurried import limited
 from django_jobs.models import Job, Queue
-from django_jobs.store import stats
-from tests.rows import row, worker_row
+from django_jobs.store import counting, stats
+from tests.rows import LONG_AGO, row, worker_row
 
 LATER = TransactionNow() + timedelta(hours=1)
 
@@ -52,48 +53,6 @@ class TestChoices:
         assert stats.choices(cursor, (), (), newest=2).queues == ["new", "old"]
 
 
-class TestDepths:
-    def test_priorities_are_summed_and_the_oldest_counts(self, cursor):
-        for priority, minutes in ((5, 10), (0, 50), (-5, 20)):
-            row(queue_name="a", priority=priority, run_after=TransactionNow() - timedelta(minutes=minutes))
-            row(queue_name="a", priority=priority, run_after=LATER)
-        row("RUNNING", queue_name="a")
-        row("FAILED", queue_name="b")
-
-        a, b, known = stats.depths(cursor, ["known"])
-
-        assert (a.queue_name, a.due, a.later, a.running, a.failed) == ("a", 3, 3, 1, 0)
-        assert a.oldest_due_seconds == pytest.approx(3000, abs=60)
-        assert (b.queue_name, b.due, b.failed, b.oldest_due_seconds) == ("b", 0, 1, None)
-        assert (known.queue_name, known.due) == ("known", 0)
-
-    def test_a_due_time_without_end_or_beginning_stops_nothing(self, cursor):
-        for text in ("infinity", "-infinity"):
-            job = row(queue_name="a")
-            cursor.execute("UPDATE django_jobs_job SET run_after = %s WHERE id = %s", [text, job.pk])
-
-        (a,) = stats.depths(cursor, [])
-
-        assert (a.due, a.later, a.oldest_due_seconds) == (1, 1, None)
-
-    def test_counting_stops_one_after_the_limit(self, cursor, monkeypatch):
-        monkeypatch.setattr(stats, "COUNTED", 2)
-        for _ in range(5):
-            row(queue_name="a")
-
-        assert stats.depths(cursor, [])[0].due == 3
-
-
-class TestEnded:
-    def test_it_counts_by_state_and_says_when_it_saw_only_a_part(self, cursor, monkeypatch):
-        for state in ("FAILED", "CANCELLED", "CANCELLED", "SUCCESSFUL"):
-            row(state)
-
-        assert stats.ended(cursor) == stats.Ended(1, 2, 1, False)
-        monkeypatch.setattr(stats, "COUNTED", 1)
-        assert stats.ended(cursor) == stats.Ended(1, 2, 1, True)
-
-
 @pytest.mark.django_db
 class TestWaiting:
     def test_due_and_later_jobs_are_told_apart(self):
@@ -120,6 +79,18 @@ class TestWaiting:
 
         assert waiting() == set(oldest)
 
+    def test_whether_a_queue_has_more_at_a_priority_can_be_asked(self, cursor, monkeypatch):
+        monkeypatch.setattr(stats, "COUNTED", 2)
+        for run_after in (LONG_AGO, LATER):
+            for priority in (0, 0, 5):
+                row(priority=priority, run_after=run_after)
+
+        assert not stats.waiting_ends(cursor)
+        row(run_after=LATER)
+        assert stats.waiting_ends(cursor)
+
+
+LIMITS = {"counted": stats.COUNTED, "least": counting.LEAST, "rows": counting.ROWS}
 
 FILL = """
     INSERT INTO django_jobs_job (
@@ -140,16 +111,21 @@ def test_no_statement_scans_the_table_whether_or_not_its_statistics_are_fresh(cu
 
     statements = {
         "CHOICES": (stats.CHOICES, {"newest": 1000}),
-        "QUEUES": (stats.QUEUES, {"counted": 1000, "known": []}),
+        "QUEUES": (counting.QUEUES, LIMITS | {"known": []}),
+        "ENDED": (counting.ENDED, LIMITS),
+        "ENDS": (stats.ENDS, LIMITS),
     }
     for name, statement in statements.items():
-        cursor.execute("EXPLAIN " + statement[0], statement[1])
+        with limited("default"):
+            cursor.execute("EXPLAIN " + statement[0], statement[1])
         plan = "\n".join(line for (line,) in cursor.fetchall())
         assert "Seq Scan on django_jobs_job" not in plan, f"{name}\n{plan}"
+        assert "Sort Key: job" not in plan, f"{name}\n{plan}"
     params = stats.waiting_params(due=True, later=True, queue_name=None)
-    with connection.cursor() as other:
+    with limited("default"), connection.cursor() as other:
         other.execute(
             f"EXPLAIN SELECT id FROM django_jobs_job WHERE {stats.IS_WAITING} ORDER BY id DESC", params
         )
         plan = "\n".join(line for (line,) in other.fetchall())
     assert "Seq Scan on django_jobs_job" not in plan, plan
+    assert "Sort Key: job" not in plan, plan

@@ -18,6 +18,7 @@ from django_jobs import conf
 from django_jobs.checks import missing_tables
 from django_jobs.dashboard.answering import told
 from django_jobs.dashboard.explaining import explain
+from django_jobs.dashboard.hurried import limited
 from django_jobs.dashboard.surveying import survey
 from django_jobs.discovery import discover
 from django_jobs.exceptions import UnknownSetting, UnloadableTasks, suggestion
@@ -32,6 +33,9 @@ from django_jobs.tasks import registry
 
 NOTHING, USAGE, NO_DATABASE, INTERRUPTED = 1, 2, 3, 130
 """Exit statuses; they are documented in `parsing.EPILOG`."""
+
+STATUS_SECONDS = 30.0
+"""How long one statement of a survey may take."""
 
 DID = {
     "retry": ("would be retried", "sent round again"),
@@ -89,7 +93,8 @@ class Command(BaseCommand):
 
     def status(self, options: dict[str, Any], alias: str) -> None:
         """Write what goes on."""
-        found = survey(alias, options["queue"], options["slow_after"])
+        with limited(alias, STATUS_SECONDS):
+            found = survey(alias, options["queue"], options["slow_after"])
         self.write(options, surveying.as_json(found), surveying.as_text(found))
 
     def show(self, options: dict[str, Any], alias: str) -> None:
@@ -117,12 +122,10 @@ class Command(BaseCommand):
         try:
             problems = [{"id": "tables", "message": text} for text in missing_tables(alias)]
             if not problems:
-                found = survey(alias, options["queue"], timedelta.max)
+                with limited(alias, STATUS_SECONDS):
+                    found = survey(alias, options["queue"], timedelta.max)
                 problems = surveying.problems_of(found, options["max_wait"])
-                due = found.states["due"]
-                summary = (
-                    f"{some(len(found.workers), 'worker')}, {some(due.count, 'job', exact=due.exact)} due"
-                )
+                summary = f"{some(len(found.workers), 'worker')}, {some(found.states['due'], 'job')} due"
         except (DatabaseError, InterfaceError) as error:
             problems = [{"id": "database", "message": problem_of(error, alias)}]
         if options["format"] == "json":

@@ -10,6 +10,8 @@ from typing import Any
 
 from django.utils import timezone
 
+from django_jobs.store.counting import Count
+
 CONTROL = {code: f"\\x{code:02x}" for code in [*range(32), 127, *range(128, 160)]}
 """What a terminal could take for a command stands as text; see `plain`."""
 
@@ -70,14 +72,16 @@ def moment(when: datetime | None) -> str:
     return local.isoformat(sep=" ", timespec="seconds")
 
 
-def number(count: int, *, exact: bool = True) -> str:
-    """Return a count, with a plus where counting stopped."""
-    return f"{count:,}" if exact else f"{count:,}+"
+def number(count: int | Count) -> str:
+    """Return a number; of an estimate its first two digits, and marked as such."""
+    if isinstance(count, Count):
+        return f"{count.count:,}" if count.exact else f"about {count.rounded:,}"
+    return f"{count:,}"
 
 
-def some(count: int, noun: str, *, exact: bool = True) -> str:
+def some(count: int | Count, noun: str) -> str:
     """Return a count with its noun, in the plural where that is due."""
-    return f"{number(count, exact=exact)} {noun}{'' if count == 1 and exact else 's'}"
+    return f"{number(count)} {noun}{'' if count in (1, Count(1)) else 's'}"
 
 
 def to_json(value: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from django_jobs.dashboard.surveying import MOST_SHOWN, Survey
 from django_jobs.management.operating.printing import moment, number, span, table
-from django_jobs.store import overview, stats
+from django_jobs.store import overview
 
 
 def as_json(found: Survey) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def as_json(found: Survey) -> dict[str, Any]:
     return {
         "database": found.database,
         "at": found.at,
-        "states": {name: {"count": c.count, "exact": c.exact} for name, c in found.states.items()},
+        "states": found.states,
         "queues": found.queues,
         "oldest_due": found.oldest[:MOST_SHOWN],
         "paused": found.paused,
@@ -60,7 +60,7 @@ MOST_RUNS = 5
 
 def as_text(found: Survey) -> str:
     """Return a survey for people."""
-    parts = ["Jobs:  " + ", ".join(f"{number(c.count, exact=c.exact)} {s}" for s, c in found.states.items())]
+    parts = ["Jobs:  " + ", ".join(f"{number(count)} {state}" for state, count in found.states.items())]
     warnings = warnings_of(found)
     if warnings:
         parts.append("\n".join(f"! {warning}" for warning in warnings))
@@ -69,10 +69,10 @@ def as_text(found: Survey) -> str:
         rows = [
             (
                 queue.name,
-                limited(queue.due),
-                limited(queue.later),
+                number(queue.due),
+                number(queue.later),
                 queue.running,
-                limited(queue.failed, inclusive=True),
+                number(queue.failed),
                 span(queue.oldest_due_seconds),
                 queue.workers,
                 queue.slots,
@@ -138,12 +138,6 @@ def warnings_of(found: Survey) -> list[str]:
         f"job #{job.id} {job.task_path} has been running for {span(job.seconds)}" for job in found.long_runs
     ]
     return warnings
-
-
-def limited(count: int, *, inclusive: bool = False) -> int | str:
-    """Return a count as it is, or with a plus where it reached the limit."""
-    over = count >= stats.COUNTED if inclusive else count > stats.COUNTED
-    return number(stats.COUNTED, exact=False) if over else count
 
 
 def problems_of(found: Survey, max_wait: timedelta | None) -> list[dict[str, str]]:
