@@ -32,6 +32,7 @@ from django_jobs.core.records import NewJob
 from django_jobs.enqueueing import enqueue_one
 from django_jobs.exceptions import Cancel, Snooze
 from django_jobs.framework import TASK_MAX_PRIORITY, BaseTaskBackend, task_backends
+from django_jobs.holding import holding
 from django_jobs.models import BulkAction, Job, clock
 from django_jobs.operations import Operations
 from django_jobs.store import overview
@@ -146,12 +147,12 @@ def ask_for(
     """
     Have `action` done to all jobs there are now that match `filters`, and return its row.
 
-    `filters` are fields of `Filter`. Whether `user` may do that was checked. Raises KeyError for an action
-    that there isn't, and TypeError for a filter that there isn't.
+    `filters` are fields of `Filter`, and `value`, which is the text for `holding`. Whether `user` may do that
+    was checked. Raises KeyError for an action that there isn't, and TypeError for a filter that there isn't.
     """
     narrowed = LABELS[action] & set(filters.get("labels", LABELS[action]))
     wanted = {**filters, "labels": sorted(narrowed)}
-    Filter(**wanted)
+    filter_of(wanted)
     with transaction.atomic(using=alias):
         with connections[alias].cursor() as cursor:
             cursor.execute(NEWEST)
@@ -292,6 +293,7 @@ def one_batch(alias: str, bulk_id: int, rows: int) -> Step:
             return Step(bulk)
         with connections[alias].cursor() as cursor:
             place, found = look(cursor, wanted(bulk), Place(bulk.part, bulk.after), bulk.upto, rows)
+        found = with_value(alias, found, bulk.filters.get("value"))
         batch: Sequence[Match] = found[: max(1, min(BATCH, bulk.per_second))]
         there_are_more = len(batch) < len(found)
         if there_are_more:
@@ -310,7 +312,21 @@ def one_batch(alias: str, bulk_id: int, rows: int) -> Step:
 
 def wanted(bulk: BulkAction) -> Filter:
     """Return the filter of a bulk action: no job of another one, none that ended after it was asked for."""
-    return Filter(**{**bulk.filters, "before": bulk.asked_at, "not_of": PATH})
+    return filter_of({**bulk.filters, "before": bulk.asked_at, "not_of": PATH})
+
+
+def filter_of(filters: Mapping[str, Any]) -> Filter:
+    """Return what of a bulk action's filters `look` can tell."""
+    return Filter(**{name: value for name, value in filters.items() if name != "value"})
+
+
+def with_value(alias: str, found: list[Match], value: str | None) -> list[Match]:
+    """Return those of a page of jobs that hold the value, where there is one to look for."""
+    if value is None or not found:
+        return found
+    jobs = Job.objects.using(alias).filter(pk__in=[match.id for match in found])
+    ids = set(holding(jobs, value).values_list("pk", flat=True))
+    return [match for match in found if match.id in ids]
 
 
 PATH = f"{__name__}.{work_off.__name__}"

@@ -15,7 +15,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.admin.models import ADDITION
 from django.db import connections, transaction
-from django.db.models import QuerySet
+from django.db.models import Max, Min, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
@@ -61,6 +61,8 @@ class Bulk:
     """Whether the list may not hold all of them."""
     is_waiting: bool
     """Whether the list is one of waiting jobs, which ends at `COUNTED` of each queue and priority."""
+    beyond: int
+    """The newest id that the list didn't look at; 0 where it looked at all, or has an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class Offer:
 
     total: int
     is_estimate: bool
+    goes_by_newest: bool
+    """Whether it was estimated by how many of the newest match."""
     is_only_way: bool
     queue_name: str
     is_served: bool
@@ -84,9 +88,20 @@ class Offer:
         if self.is_only_way:
             says.append(counted(action.consequence, self.total))
         if self.is_estimate:
-            words = gettext("All in all about %(count)s jobs match, by the database’s estimate.")
+            words = (
+                gettext("All in all about %(count)s jobs match, if older ones do as often as the newest.")
+                if self.goes_by_newest
+                else gettext("All in all about %(count)s jobs match, by the database’s estimate.")
+            )
             says.append(words % {"count": grouped(self.total)})
-        if self.is_only_way:
+        if self.is_only_way and self.total <= MOST:
+            says.append(
+                gettext(
+                    "Not all jobs can be looked through at once: a job of its own does it, for all that "
+                    "there are now, a batch at a time. You can watch it, and stop it."
+                )
+            )
+        elif self.is_only_way:
             words = gettext(
                 "That is more than the %(most)s that are done at once: a job of its own does it, for all "
                 "that there are now, a batch at a time. You can watch it, and stop it."
@@ -132,14 +147,14 @@ def bulk_form(action: Action) -> type[forms.Form]:
 def bulk_of(request: HttpRequest, listed: JobChangeList) -> Bulk | None:
     """Return what a job of its own would need, or `None` where it can't look for what is asked."""
     assert listed.everything is not None
-    filters = filters_of(request.GET, str(listed.everything.db))
+    alias = str(listed.everything.db)
+    may_see_values = request.user.has_perm("django_jobs.view_arguments")
+    filters = filters_of(request.GET, alias, may_see_values=may_see_values)
     if filters is None:
         return None
-    alias = str(listed.everything.db)
-    is_waiting = request.GET.get("state") in WAITING
-    return Bulk(
-        listed.everything, filters, bool(listed.reach_note) or (is_waiting and ends(alias)), is_waiting
-    )
+    is_waiting = request.GET.get("state") in WAITING and "about" not in filters
+    is_beyond_reach = bool(listed.reach_note) or (is_waiting and ends(alias))
+    return Bulk(listed.everything, filters, is_beyond_reach, is_waiting, listed.beyond)
 
 
 def ends(alias: str) -> bool:
@@ -148,12 +163,12 @@ def ends(alias: str) -> bool:
         return waiting_ends(cursor)
 
 
-def filters_of(chosen: Mapping[str, str], alias: str) -> Filters | None:
+def filters_of(chosen: Mapping[str, str], alias: str, *, may_see_values: bool = False) -> Filters | None:
     """
-    Return the filters of a list's address as fields of `store.matching.Filter`.
+    Return the filters of a list's address as `working_off` takes them.
 
-    Spans of time are reckoned from now. `None` where one has no like there: a value in arguments is looked
-    for in the newest jobs only, and single ids are as few as were written.
+    Spans of time are reckoned from now. `None` where one has no like there: single ids are as few as were
+    written, and a value in arguments isn't looked for without the permission to see those.
     """
     found: Filters = {}
     names = {name: value for name, value in chosen.items() if name in NAMES | PLAIN | {"q"}}
@@ -175,6 +190,10 @@ def filters_of(chosen: Mapping[str, str], alias: str) -> Filters | None:
                 found["least_priority"], found["most_priority"] = LEVELS[value]
             case "exception" | "tag" if value:
                 found[name] = value
+            case "about" if value.strip():
+                found["about"] = value.strip()
+            case "value" if value and may_see_values:
+                found["value"] = value
             case "q" if id_of(value.strip()) is None:
                 found["term"] = value.strip()
             case _:
@@ -182,8 +201,12 @@ def filters_of(chosen: Mapping[str, str], alias: str) -> Filters | None:
     return None if any("\0" in value for value in names.values()) else found
 
 
-def offered(action: Action, bulk: Bulk, listed: int, will: int) -> Offer | None:
-    """Return what to say about a job of its own; `None` where there are so few that none is needed."""
+def offered(action: Action, bulk: Bulk, listed: int, will: int, lowest: int) -> Offer | None:
+    """
+    Return what to say about a job of its own; `None` where there are so few that none is needed.
+
+    `listed` jobs were looked at, down to the id `lowest`, and the action applies to `will` of them.
+    """
     is_only_way = listed > MOST or (
         bulk.is_beyond_reach and (not will or (bulk.is_waiting and listed >= COUNTED))
     )
@@ -191,11 +214,24 @@ def offered(action: Action, bulk: Bulk, listed: int, will: int) -> Offer | None:
         return None
     if not LABELS[action.name] & set(bulk.filters.get("labels", LABELS[action.name])):
         return None
-    total, is_estimate = will, False
+    total, is_estimate, goes_by_newest = will, False, "value" in bulk.filters
     if is_only_way or bulk.is_beyond_reach:
-        total, is_estimate = max(will, estimated(bulk.jobs.filter(action.applies))), True
+        by_newest = lowest if listed > MOST else bulk.beyond
+        found = (
+            extrapolated(bulk.jobs.db, will, by_newest)
+            if goes_by_newest
+            else estimated(bulk.jobs.filter(action.applies))
+        )
+        total, is_estimate = max(will, found), True
     queue = chosen_queue(bulk.jobs.db)
-    return Offer(total, is_estimate, is_only_way, queue.queue_name, queue.is_served)
+    return Offer(total, is_estimate, goes_by_newest, is_only_way, queue.queue_name, queue.is_served)
+
+
+def extrapolated(alias: str, number: int, above: int) -> int:
+    """Return how many jobs there are if all ids hold as many as the `number` of those from `above` on."""
+    ids = Job.objects.using(alias).aggregate(first=Min("pk"), last=Max("pk"))  # two look-ups
+    first, last = ids["first"] or 0, ids["last"] or 0
+    return round(number * (last - first + 1) / max(1, last - above + 1))
 
 
 def estimated(jobs: QuerySet[Job]) -> int:

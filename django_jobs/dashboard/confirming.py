@@ -105,8 +105,8 @@ def confirm(
     is_given = answered and form.is_valid()
     offer: Offer | None = None
     if bulk is not None or not is_given:
-        will, wont = forecast(action, jobs)
-        offer = None if bulk is None else offered(action, bulk, will + sum(wont.values()), will)
+        will, wont, lowest = forecast(action, jobs)
+        offer = None if bulk is None else offered(action, bulk, will + wont.total(), will, lowest)
     if is_given:
         if bulk and offer and (offer.is_only_way or form.cleaned_data.get("how") == "job"):
             return ask_for_bulk(page, request, action, bulk, offer, form.cleaned_data, matching)
@@ -146,14 +146,18 @@ def confirm(
     )
 
 
-def forecast(action: Action, jobs: QuerySet[Job]) -> tuple[int, Counter[str]]:
-    """Return how many of `jobs`, up to `MOST`, would be changed, and how many not, by state."""
+def forecast(action: Action, jobs: QuerySet[Job]) -> tuple[int, Counter[str], int]:
+    """
+    Return how many of `jobs`, up to `MOST`, would be changed, and how many not, by state.
+
+    Also returns the lowest id of them, 0 for none.
+    """
     applies = Case(When(action.applies, then=Value(True)), default=Value(False), output_field=BooleanField())
-    rows = jobs.annotate(applies=applies).values_list("state", "applies")[: MOST + 1]
-    found = Counter(rows.iterator(chunk_size=10_000))
+    rows = list(jobs.annotate(applies=applies).values_list("state", "applies", "pk")[: MOST + 1])
     return (
-        sum(number for (_, applies), number in found.items() if applies),
-        Counter({state: number for (state, applies), number in found.items() if not applies}),
+        sum(applies for _, applies, _ in rows),
+        Counter(state for state, applies, _ in rows if not applies),
+        min((pk for _, _, pk in rows), default=0),
     )
 
 

@@ -67,6 +67,8 @@ class JobChangeList(ChangeList):
 
     reach_note: str = ""
     """What wasn't looked through, in words."""
+    beyond: int = 0
+    """The newest id that wasn't looked at."""
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
         """No other order has an index, so none can be asked for."""
@@ -101,7 +103,8 @@ class JobChangeList(ChangeList):
         if not beyond:
             return found
         self.reach_note = self.note(str(state) if indexed else "")
-        return found.filter(pk__gt=beyond[0])
+        self.beyond = beyond[0]
+        return found.filter(pk__gt=self.beyond)
 
     @property
     def looks_for_an_id(self) -> bool:

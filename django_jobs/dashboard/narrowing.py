@@ -13,18 +13,15 @@ from typing import Any, cast
 from django.contrib.admin import ModelAdmin, SimpleListFilter
 from django.contrib.admin.views.main import ChangeList
 from django.db import connections
-from django.db.models import BooleanField, Exists, OuterRef, Q, QuerySet
-from django.db.models.expressions import RawSQL
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
 from django_jobs.core.ids import id_of
-from django_jobs.core.masking import is_sensitive
+from django_jobs.holding import holding
 from django_jobs.models import LIVE, Attempt, JobQuerySet, Worker
-from django_jobs.signatures import positional_names
-from django_jobs.store import statistics, values
-from django_jobs.tasks import registry
+from django_jobs.store import statistics
 
 MOST_WORKERS = 50
 """Live workers to choose from; others by writing their id into the address."""
@@ -175,38 +172,7 @@ class ValueFilter(WrittenFilter):
         text = self.value()
         if not text:
             return queryset
-        if not self.is_allowed or "\0" in text:
-            return queryset.none()
-        secrets = conf.current().sensitive_names
-        name, equals, value = text.partition("=")
-        if not equals:
-            params = values.anywhere_params(text, secrets, plain_tasks())
-            return queryset.filter(condition(values.ANYWHERE, params))
-        if is_sensitive(name.strip(), secrets):
-            return queryset.none()
-        params = values.named_params(name.strip(), value.strip(), places_of(name.strip()))
-        return queryset.filter(condition(values.NAMED, params))
-
-
-def condition(text: str, params: tuple[object, ...]) -> Any:
-    """Return a constant of `store.values` as a condition."""
-    return RawSQL(text, params, output_field=BooleanField())  # noqa: S611
-
-
-def plain_tasks() -> list[str]:
-    """Return the known tasks none of whose parameters has a sensitive name."""
-    secrets = conf.current().sensitive_names
-    return [
-        path
-        for path in registry
-        if not any(is_sensitive(name, secrets) for name in positional_names(path) or ())
-    ]
-
-
-def places_of(name: str) -> dict[str, int]:
-    """Return at which place known tasks have an argument of that name."""
-    found = {path: list(positional_names(path) or ()) for path in registry}
-    return {path: names.index(name) for path, names in found.items() if name in names}
+        return holding(queryset, text) if self.is_allowed else queryset.none()
 
 
 FURTHER_FILTERS = (WorkerFilter, PriorityFilter, ExceptionFilter, TagFilter, AboutFilter, ValueFilter)

@@ -2,9 +2,10 @@
 Jobs that an operator's filter matches, a page of rows at a time, in order of their ids.
 
 Each statement looks at `PAGE_ROWS` rows at the most and returns those that match, so that none runs long
-whatever the table holds, and a walk can be ended between two of them. Failed and cancelled jobs are found by
-`django_jobs_dead`, running ones by `django_jobs_running`; for everything else the walk follows the primary
-key through the whole table: 3 s for a million rows on two cores, also without statistics.
+whatever the table holds, and a walk can be ended between two of them. Failed and cancelled jobs are found
+by `django_jobs_dead`, running ones by `django_jobs_running`, those about an object by `django_jobs_about`;
+for everything else the walk follows the primary key through the whole table: 3 s for a million rows on two
+cores, also without statistics.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ MATCHING = """
        AND (%(least)s::int IS NULL OR job.priority >= %(least)s::int)
        AND (%(most)s::int IS NULL OR job.priority <= %(most)s::int)
        AND (%(tag)s::text IS NULL OR job.meta -> 'tags' @> jsonb_build_array(%(tag)s::text))
+       AND (%(about)s::text IS NULL OR job.meta ->> 'about' = %(about)s::text)
        AND (%(exception)s::text IS NULL
             OR EXISTS (SELECT FROM django_jobs_attempt AS attempt   -- django_jobs_attempt_number
                         WHERE attempt.job_id = job.id AND attempt.exception_class = %(exception)s::text))
@@ -81,6 +83,19 @@ OF_STATE = (
     + """
      WHERE job.state = %(state)s AND job.id > %(after)s AND job.id <= %(upto)s
      ORDER BY job.state, job.id LIMIT %(rows)s),
+    last AS (SELECT max(id) AS id FROM page)
+"""
+    + MATCHING
+)
+
+# Index django_jobs_about.
+OF_OBJECT = (
+    "WITH page AS ("
+    + LABELLED
+    + """
+     WHERE job.meta ? 'about' AND job.meta ->> 'about' = %(about)s
+       AND job.id > %(after)s AND job.id <= %(upto)s
+     ORDER BY job.meta ->> 'about', job.id LIMIT %(rows)s),
     last AS (SELECT max(id) AS id FROM page)
 """
     + MATCHING
@@ -132,6 +147,8 @@ class Filter:
     """A text in the list `tags` of their meta."""
     exception: str | None = None
     """The class of an exception that any of their runs raised."""
+    about: str | None = None
+    """The object that they are about, such as "shop.order/17"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +192,8 @@ class Place:
 
 def parts(wanted: Filter) -> list[tuple[str, str]]:
     """Return the statements of a walk, each with the state that it follows, if it is one."""
+    if wanted.about is not None:
+        return [(OF_OBJECT, "")]
     if set(wanted.labels) <= {state.lower() for state in SHORT}:
         return [(OF_STATE, label.upper()) for label in sorted(set(wanted.labels))]
     return [(OF_ALL, "")]
@@ -225,4 +244,5 @@ def parameters(wanted: Filter) -> dict[str, object]:
         "most": wanted.most_priority,
         "tag": wanted.tag,
         "exception": wanted.exception,
+        "about": wanted.about,
     }

@@ -82,11 +82,13 @@ class TestPlans:
 
         return scans
 
-    @pytest.mark.parametrize("text", [matching.OF_ALL, matching.OF_STATE, matching.OF_IDS])
+    @pytest.mark.parametrize(
+        "text", [matching.OF_ALL, matching.OF_STATE, matching.OF_OBJECT, matching.OF_IDS]
+    )
     def test_a_page_is_read_by_an_index(self, explain, text):
         place = {"after": 0, "upto": 10**9, "rows": 5_000, "state": "FAILED", "ids": [1, 2, 3]}
 
-        assert explain(text, matching.parameters(Filter()) | place) == []
+        assert explain(text, matching.parameters(Filter(about="shop.order/7")) | place) == []
 
     @pytest.mark.parametrize("queues", [None, ["mail", "default"]], ids=["all queues", "some"])
     @pytest.mark.parametrize("text", [overview.OLDEST, overview.RUNNING])
