@@ -8,6 +8,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin import ShowFacets
+from django.contrib.admin.models import CHANGE
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
@@ -116,8 +117,10 @@ class BulkActionAdmin(ReadOnlyPages):
         """Ask whether another job shall be enqueued for it."""
 
         def act(bulk: BulkAction) -> tuple[bool, str]:
-            went_on = working_off.go_on(bulk)
             words = gettext("A job was enqueued that goes on with it.")
+            went_on = working_off.go_on(bulk)
+            if went_on:
+                self.record(request, [bulk], CHANGE, words)
             return went_on, words if went_on else gettext("Skipped: it is finished, or has a job.")
 
         says = gettext("Another job goes on with it, from where the last one was.")

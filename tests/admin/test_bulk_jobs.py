@@ -605,6 +605,8 @@ class TestPages:
         assert "Its job has ended before its time: cancelled." in page
         assert texts(admin_client.post(go_on, follow=True)) == ["A job was enqueued that goes on with it."]
 
+        [entry] = LogEntry.objects.all()
+        assert (entry.object_id, entry.user.username) == (str(bulk.pk), "admin")
         new = BulkAction.objects.get()
         assert new.job != bulk.job
         work_off(AT_ONCE, new.pk)
