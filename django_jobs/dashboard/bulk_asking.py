@@ -46,6 +46,9 @@ LEVELS = {"high": (1, None), "usual": (0, 0), "low": (None, -1)}
 MEAN_NOTHING = frozenset({"queue", "task", "tag", "about", "value", "q"})
 """Filters that mean any job when they are empty; others mean none then."""
 
+NOT_IN_STATISTICS = frozenset({"value", "about"})
+"""Filters of which the planner of the database knows too little to tell how many jobs they leave."""
+
 Filters = dict[str, Any]
 
 
@@ -214,7 +217,8 @@ def offered(action: Action, bulk: Bulk, listed: int, will: int, lowest: int) -> 
         return None
     if not LABELS[action.name] & set(bulk.filters.get("labels", LABELS[action.name])):
         return None
-    total, is_estimate, goes_by_newest = will, False, "value" in bulk.filters
+    total, is_estimate = will, False
+    goes_by_newest = bool(NOT_IN_STATISTICS & set(bulk.filters))
     if is_only_way or bulk.is_beyond_reach:
         by_newest = lowest if listed > MOST else bulk.beyond
         found = (

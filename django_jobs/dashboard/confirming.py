@@ -59,6 +59,10 @@ class Question:
     back: str
     trail: Sequence[Crumb] = field(default_factory=list)
 
+    @property
+    def shown_more(self) -> str:
+        return grouped(self.more)
+
 
 def shown_trail(trail: Sequence[Crumb]) -> dict[str, Any]:
     """Return what the template of a way from the start page needs."""

@@ -133,6 +133,11 @@ class JobChangeList(ChangeList):
         return words[state] % {"reach": grouped(REACH)}
 
     @property
+    def shown_count(self) -> str:
+        """How many jobs the list holds, with a mark where there are more."""
+        return f"{grouped(self.result_count)}{'+' if getattr(self.paginator, 'has_more', False) else ''}"
+
+    @property
     def ends_note(self) -> str:
         """What the list doesn't show, in words."""
         if not getattr(self.paginator, "has_more", False):

@@ -99,6 +99,7 @@ class TestQuestion:
 
         page = choose(admin_client, "retry", [], select_across="1", _selected_action="0").content.decode()
 
+        assert "and 123,446 more" in page
         assert "123,456 failed or cancelled jobs will wait in their queues again, due at once." in page
         assert "All in all about 123,456 jobs match, by the database’s estimate." in page
         assert "more than the 5 that are done at once: a job of its own does it" in page
@@ -204,11 +205,12 @@ class TestQuestion:
         assert "Do it again for the others." in texts(done)[0]
         assert not BulkAction.objects.exists()
 
-    def test_by_a_value_the_number_goes_by_the_newest(self, admin_client, make, few):
+    @pytest.mark.parametrize("query", ["value=order%3D7", "about=shop.order/7"])
+    def test_by_a_value_or_an_object_the_number_goes_by_the_newest(self, admin_client, make, few, query):
         first = make(1)[0]
-        make(9, kwargs={"order": 7})
+        make(9, kwargs={"order": 7}, meta={"about": "shop.order/7"})
         last = make(2)[-1]
-        address = f"{JOBS}?value=order%3D7"
+        address = f"{JOBS}?{query}"
 
         page = choose(admin_client, "retry", [], address, select_across="1", _selected_action="0")
 

@@ -275,6 +275,7 @@ class TestReach:
 
         assert page.context["cl"].result_count == 8
         assert "There are more: the list ends after 8." in page.content.decode()
+        assert "8+ results" in page.content.decode()
         assert listed(page)[0] == jobs[-1]
 
     def test_a_filter_without_an_index_looks_at_the_newest_jobs_and_says_so(self, admin_client, make_job):
