@@ -107,15 +107,16 @@ class Operations:
             self.wake(wakes)
         return bool(changed)
 
-    def copy(self, job_id: int) -> int | None:
+    def copy(self, job_id: int, *, by: str = "") -> int | None:
         """
         Enqueue a job like another, due at once; return its id, or `None` when there is no such job.
 
-        It has the same task, arguments, queue, priority, attempts and meta, to which `copy_of` is added. No
-        receiver of `task_enqueued` is told, since its task need not be known here.
+        It has the same task, arguments, queue, priority, attempts and meta, but `copy_of` is added, and
+        `enqueued_by` tells who made the copy. No receiver of `task_enqueued` is told, since its task need
+        not be known here.
         """
         with transaction.atomic(using=self.alias), connections[self.alias].cursor() as cursor:
-            made, wakes = control.copy(cursor, job_id)
+            made, wakes = control.copy(cursor, job_id, by=by)
             self.wake(wakes)
         return made[0] if made else None
 

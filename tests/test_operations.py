@@ -363,5 +363,13 @@ class TestChanging:
         assert Job.objects.get(pk=made).state == State.READY
         assert woken == [("mail", 3)]
 
+    def test_who_enqueued_the_first_did_not_enqueue_its_copy(self):
+        job = row(State.FAILED, meta={"enqueued_by": "ada", "tags": ["vip"]})
+
+        made = Operations().copy(job.pk)
+
+        assert made is not None
+        assert Job.objects.get(pk=made).meta == {"tags": ["vip"], "copy_of": job.pk}
+
     def test_there_is_no_copy_of_nothing(self):
         assert Operations().copy(77) is None

@@ -107,7 +107,7 @@ class ChangingPages:
         """Ask whether a job like this one shall be enqueued."""
 
         def change(operations: Operations, job: Job, data: Mapping[str, Any]) -> tuple[str, int]:
-            made = operations.copy(job.pk)
+            made = operations.copy(job.pk, by=request.user.get_username())
             if made is None:
                 return gettext("Skipped: there is no such job any more."), messages.WARNING
             copy = Job(pk=made, task_path=job.task_path)

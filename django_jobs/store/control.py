@@ -77,7 +77,9 @@ COPY = """
         queue_name, task_path, args, kwargs, priority, state, attempt, uncounted, max_attempts, meta,
         enqueued_at, run_after)
     SELECT queue_name, task_path, args, kwargs, priority, 'READY', 0, 0, max_attempts,
-           meta || jsonb_build_object('copy_of', id), statement_timestamp(), statement_timestamp()
+           CASE WHEN jsonb_typeof(meta) = 'object' THEN meta - 'enqueued_by' ELSE meta END
+           || jsonb_strip_nulls(jsonb_build_object('copy_of', id, 'enqueued_by', %(by)s::text)),
+           statement_timestamp(), statement_timestamp()
       FROM django_jobs_job WHERE id = %(id)s
  RETURNING id, queue_name, priority, run_after
 """
@@ -129,9 +131,9 @@ def edit(
     return changed(run(cursor, (EDIT, given)))
 
 
-def copy(cursor: Cursor, job_id: int) -> tuple[list[int], list[Wake]]:
+def copy(cursor: Cursor, job_id: int, *, by: str) -> tuple[list[int], list[Wake]]:
     """Insert a job like another, due at once; return its id and what to wake workers with."""
-    return changed(run(cursor, (COPY, {"id": job_id})))
+    return changed(run(cursor, (COPY, {"id": job_id, "by": by or None})))
 
 
 def changed(rows: Rows) -> tuple[list[int], list[Wake]]:

@@ -97,7 +97,8 @@ class TestEdit:
 class TestCopy:
     def test_a_job_like_it_is_due_at_once(self, admin_client, admin_user, make_job):
         job = make_job("FAILED", args=[1, {"b": 1e22, "a": -0.0}], kwargs={"x": [None]}, priority=7,
-                       meta={"tags": ["vip"]}, attempt=4, reason="no", queue_name="mail")  # fmt: skip
+                       meta={"tags": ["vip"], "enqueued_by": "bob"}, attempt=4, reason="no",
+                       queue_name="mail")  # fmt: skip
 
         asked = admin_client.get(one(job, "copy")).content.decode()
         done = admin_client.post(one(job, "copy"), follow=True)
@@ -108,7 +109,7 @@ class TestCopy:
         assert [getattr(made, name) for name in same] == [getattr(job, name) for name in same]
         assert (made.state, made.attempt, made.reason, made.finished_at) == ("READY", 0, None, None)
         assert made.run_after <= timezone.now()
-        assert made.meta == {"tags": ["vip"], "copy_of": job.pk}
+        assert made.meta == {"tags": ["vip"], "copy_of": job.pk, "enqueued_by": "admin"}
         assert texts(done) == [f"Enqueued {made}."]
         entry = LogEntry.objects.get()
         assert (entry.user, entry.object_id, entry.action_flag) == (admin_user, str(made.pk), ADDITION)
