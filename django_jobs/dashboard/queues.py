@@ -74,6 +74,11 @@ class QueueView:
         return spark(self.course, says=says, with_line=True)
 
     @property
+    def command(self) -> str:
+        """What starts a worker for it."""
+        return shown.runjobs_for(self.name)
+
+    @property
     def rate_in(self) -> str:
         """Jobs enqueued in a minute, in the mean of the last hour."""
         return shown.figure(sum(moment.enqueued for moment in self.course) / 60)

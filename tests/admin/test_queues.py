@@ -132,6 +132,7 @@ class TestList:
         page = admin_client.get(QUEUES).content.decode()
 
         assert "Nobody serves the queue “lonely”: 1 due" in page
+        assert "Start a worker for it with: manage.py runjobs --queue=lonely" in page
         assert "Nobody serves" in admin_client.get(f"{QUEUES}lonely/change/").content.decode()
 
     @pytest.mark.parametrize(
