@@ -56,6 +56,15 @@ CUT = """() => [...document.querySelectorAll("#content [type=submit]")].filter((
 """Buttons that one would have to look for."""
 
 PHONE = {"width": 390, "height": 800}
+WIDE = {"width": 1920, "height": 1000}
+
+BESIDE = """() => {
+    const list = document.querySelector("#result_list").getBoundingClientRect();
+    const room = document.querySelector("#result_list").parentElement.getBoundingClientRect();
+    const filters = document.querySelector("#changelist-filter").getBoundingClientRect();
+    return list.width <= room.width + 1 && filters.left >= room.right && filters.top < list.bottom;
+}"""
+"""Whether the filters stand beside the whole of the list."""
 
 
 @pytest.fixture(scope="session")
@@ -103,6 +112,17 @@ def test_no_page_keeps_anybody_out(visit, ada, pages, axe, subtests):
             assert page.evaluate(WIDER) == []
             assert page.evaluate(CUT) == []
             page.set_viewport_size(DESK)
+
+
+def test_in_a_wide_window_states_and_filters_stand_beside_the_list(visit, ada, pages):
+    page = visit(ada, locale="de", viewport=WIDE)
+    for name in ("failed", "workers"):
+        page.goto(pages[name])
+
+        assert page.evaluate(BESIDE)
+        assert page.evaluate(WIDER) == []
+    page.set_viewport_size(DESK)
+    assert not page.evaluate(BESIDE)
 
 
 def test_all_are_mirrored_where_people_read_from_right_to_left(visit, ada, pages, subtests):
