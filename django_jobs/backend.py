@@ -7,7 +7,8 @@ It checks tasks, hands calls to `enqueueing`, and reads results back from the ta
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -39,8 +40,24 @@ OPTIONS = frozenset({"database", "max_attempts", "max_argument_bytes"})
 """Settings that a backend's OPTIONS may choose for the jobs that it enqueues."""
 
 
+MOST_KNOWN = 1_000
+"""Tasks of which a backend remembers that they are right. `using` may make any number of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What enqueueing needs to know of a task beside the arguments."""
+
+    given: Any
+    """The task as it was enqueued; held, so that no other comes to have its `id()`."""
+    task: JobTask
+    settings: conf.Settings
+    limits: Limits
+    database: str
+
+
 class JobsBackend(BaseTaskBackend):
-    """Keeps jobs in PostgreSQL. Holds no state but its configuration, so it may be made at any time."""
+    """Keeps jobs in PostgreSQL. Holds its configuration and a cache, so it may be made at any time."""
 
     task_class = JobTask
     supports_defer = True
@@ -52,6 +69,7 @@ class JobsBackend(BaseTaskBackend):
         super().__init__(alias, params)  # type: ignore[arg-type]  # the stubs want a dict
         self.options = params.get("OPTIONS", {})
         self.queues_given = params.get("QUEUES", ())
+        self.known: dict[int, Checked] = {}
 
     @property
     def database(self) -> str:
@@ -94,23 +112,20 @@ class JobsBackend(BaseTaskBackend):
         self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> AnyResult:
         """Insert one job in the caller's transaction and return its result, still READY."""
-        self.validate_task(task)
-        self.check_importable(task)
-        task = self.own(task)
-        job = prepare(task, args, kwargs, self.limits)
-        inserted = enqueue_one(self.database, job)
-        result = self.new_result(task, job, inserted)
-        task_enqueued.send_robust(type(self), task_result=result)
+        checked = self.checked(task)
+        job = prepare(checked.task, args, kwargs, checked.limits)
+        inserted = enqueue_one(checked.database, job)
+        result = self.new_result(checked.task, job, inserted)
+        if is_heard(task_enqueued, logging.DEBUG):
+            task_enqueued.send_robust(type(self), task_result=result)
         return result
 
     def enqueue_many(self, task: JobTask, calls: Iterable[Any], *, ids: bool = False) -> int | list[str]:
         """See `JobTask.enqueue_many`."""
-        self.validate_task(task)
-        self.check_importable(task)
-        limits, heard = self.limits, is_heard(task_enqueued, logging.DEBUG)
+        checked, heard = self.checked(task), is_heard(task_enqueued, logging.DEBUG)
         count, numbers = 0, []
-        jobs: Iterator[NewJob] = (prepare(task, args, kwargs, limits) for args, kwargs in calls_of(calls))
-        for chunk in enqueue_chunks(self.database, jobs):
+        jobs = (prepare(task, args, kwargs, checked.limits) for args, kwargs in calls_of(calls))
+        for chunk in enqueue_chunks(checked.database, jobs):
             count += len(chunk)
             if ids:
                 numbers += [str(inserted.id) for _, inserted in chunk]
@@ -132,6 +147,24 @@ class JobsBackend(BaseTaskBackend):
         from django_jobs.checks import check_backend  # not at import: checks need the models
 
         return check_backend(self)
+
+    def checked(self, task: Any) -> Checked:
+        """
+        Return what is the same for every call of a task, once it was found to be right.
+
+        Looked at again when the settings change. Raises InvalidTask.
+        """
+        known = self.known.get(id(task))
+        if known is not None and known.given is task and known.settings is conf.current():
+            return known
+        self.validate_task(task)
+        self.check_importable(task)
+        found = Checked(task, self.own(task), conf.current(), self.limits, self.database)
+        if task.run_after is None:  # others are made for one call
+            if len(self.known) >= MOST_KNOWN:
+                self.known.clear()
+            self.known[id(task)] = found
+        return found
 
     def check_importable(self, task: Any) -> None:
         """Raise InvalidTask when a worker could not find the task under its dotted path."""
@@ -158,8 +191,8 @@ class JobsBackend(BaseTaskBackend):
     def new_result(self, task: JobTask, job: NewJob, inserted: Inserted) -> AnyResult:
         """Return the result of a job that was just enqueued."""
         args, kwargs, meta = decoded(job)
-        return TaskResult(
-            task=results.task_of_row(
+        if meta or job.run_after is not None or task.backend != self.alias or type(task.priority) is not int:
+            task = results.task_of_row(
                 task,
                 queue_name=job.queue_name,
                 priority=job.priority,
@@ -167,7 +200,9 @@ class JobsBackend(BaseTaskBackend):
                 run_after=inserted.run_after if inserted.run_after != inserted.enqueued_at else None,
                 meta=meta,
                 backend=self.alias,
-            ),
+            )
+        return TaskResult(
+            task=task,
             id=str(inserted.id),
             status=TaskResultStatus.READY,
             enqueued_at=inserted.enqueued_at,

@@ -182,4 +182,6 @@ def enqueue_on_commit(task: JobTask, /, *args: Any, using: str | None = None, **
 
 def decoded(job: NewJob) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
     """Return arguments, keyword arguments and meta of a row as the body will get them."""
-    return json.loads(job.args), json.loads(job.kwargs), json.loads(job.meta)
+    return json.loads(job.args), *(
+        json.loads(text) if text != "{}" else {} for text in (job.kwargs, job.meta)
+    )

@@ -79,7 +79,8 @@ class Notification:
         """Send it, unless the rate says that workers will look by themselves."""
         settings = conf.current()
         per_second = settings.notify_per_second
-        rate = rates.setdefault((self.alias, settings.channel, per_second), Rate(per_second))
+        key = (self.alias, settings.channel, per_second)
+        rate = rates.get(key) or rates.setdefault(key, Rate(per_second))
         allowed, silence = rate.take(monotonic())
         if not allowed:
             return
@@ -109,7 +110,9 @@ def wake_after_commit(alias: str, *wakes: Wake, everywhere: bool = False) -> Non
     notification.everywhere |= everywhere
     for wake in wakes:
         notification.add(wake)
-    if not any(entry[1] is notification for entry in connection.run_on_commit[-LOOK_BACK:]):
+    if not connection.in_atomic_block:
+        notification()
+    elif not any(entry[1] is notification for entry in connection.run_on_commit[-LOOK_BACK:]):
         transaction.on_commit(notification, using=alias, robust=True)
 
 

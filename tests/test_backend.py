@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
@@ -56,6 +57,27 @@ class TestConfigured:
 
         with pytest.raises(UnknownSetting, match=told), django_assert_num_queries(0):
             jobs.ok.enqueue()
+
+    def test_settings_that_change_hold_for_the_next_job(self, db, settings):
+        for attempts in (7, 3):
+            settings.DJANGO_JOBS = {"max_attempts": attempts}
+            jobs.ok.enqueue()
+        for attempts in (8, 4):
+            settings.TASKS = tasks_setting(max_attempts=attempts)
+            jobs.ok.enqueue()
+
+        assert list(Job.objects.order_by("pk").values_list("max_attempts", flat=True)) == [7, 3, 8, 4]
+
+    def test_what_is_remembered_of_tasks_is_bounded(self, db, monkeypatch):
+        monkeypatch.setattr("django_jobs.backend.MOST_KNOWN", 3)
+        backend = jobs.ok.get_backend()
+
+        for priority in range(10):
+            jobs.ok.using(priority=priority).enqueue()
+            jobs.ok.using(priority=priority, run_after=timedelta(hours=1)).enqueue()
+
+        assert len(backend.known) <= 3
+        assert list(Job.objects.order_by("pk").values_list("priority", flat=True)[::2]) == list(range(10))
 
     def test_queues_may_be_named(self, settings):
         settings.TASKS = {"default": {"BACKEND": BACKEND, "QUEUES": ["default"]}}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+
 import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_jobs import waking
+from django_jobs import enqueueing, waking
+from django_jobs.core.records import Inserted
 from tests import jobs
+from tests.rows import LONG_AGO
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +47,22 @@ class TestOneJob:
             assert sent(lambda: jobs.ok.enqueue()) == ["INSERT", "SELECT"]
 
         assert sent(lambda: jobs.ok.enqueue()) == ["INSERT"]
+
+
+def test_one_job_takes_few_calls_of_python_before_and_after_the_database(db, settings, monkeypatch):
+    """A request pays for all of them; between two waits for the database each takes twice its usual time."""
+    settings.DJANGO_JOBS = {"notify_per_second": 0.001}
+    counted: Counter[str] = Counter()
+    monkeypatch.setattr(enqueueing, "insert", lambda cursor, job: Inserted(1, LONG_AGO, LONG_AGO))
+    for _ in range(int(waking.BURST) + 1):  # the first ones fill the caches
+        jobs.ok.enqueue()
+
+    sys.setprofile(lambda frame, event, argument: counted.update([event] * (event in ("call", "c_call"))))
+    jobs.ok.enqueue()
+    sys.setprofile(None)
+
+    assert 40 < counted["call"] <= 105, counted
+    assert 20 < counted["c_call"] <= 60, counted
 
 
 def test_jobs_of_one_transaction_share_a_notification(transactional_db):

@@ -31,7 +31,7 @@ class NewJob:
     meta: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Inserted:
     """What the database made of a `NewJob`; both times are its own."""
 

@@ -19,12 +19,16 @@ INSERT = """
     INSERT INTO django_jobs_job (
         queue_name, task_path, args, kwargs, priority, state, attempt, uncounted, max_attempts, meta,
         enqueued_at, run_after)
-    VALUES (%(queue_name)s, %(task_path)s, %(args)s::json, %(kwargs)s::json, %(priority)s, 'READY', 0, 0,
-            %(max_attempts)s, %(meta)s::jsonb, statement_timestamp(),
-            COALESCE(%(run_after)s::timestamptz, statement_timestamp() + %(delay)s::interval,
-                     statement_timestamp()))
- RETURNING id, enqueued_at, run_after
+    VALUES (%s, %s, %s::json, %s::json, %s, 'READY', 0, 0, %s, %s::jsonb, statement_timestamp(),
+            {})
+ RETURNING id, enqueued_at{}
 """
+
+# Apart, as most jobs are due at once, and each parameter and each time that is returned has its price.
+INSERT_DUE = INSERT.format("statement_timestamp()", "")
+INSERT_FOR_LATER = INSERT.format(
+    "COALESCE(%s::timestamptz, statement_timestamp() + %s::interval)", ", run_after"
+)
 
 NUMBERS = """
     SELECT statement_timestamp() AT TIME ZONE 'UTC',
@@ -42,25 +46,21 @@ COPY = """
 
 def insert(cursor: Cursor, job: NewJob) -> Inserted:
     """Insert one job and return what the database made of it: one statement, one round trip."""
-    at, delay = instant_or_delay(job.run_after)
-    rows = run(
-        cursor,
-        (
-            INSERT,
-            {
-                "queue_name": job.queue_name,
-                "task_path": job.task_path,
-                "args": job.args,
-                "kwargs": job.kwargs,
-                "priority": job.priority,
-                "max_attempts": job.max_attempts,
-                "meta": job.meta,
-                "run_after": at,
-                "delay": delay,
-            },
-        ),
+    values = (
+        job.queue_name,
+        job.task_path,
+        job.args,
+        job.kwargs,
+        job.priority,
+        job.max_attempts,
+        job.meta,
     )
-    return Inserted(id=rows[0][0], enqueued_at=rows[0][1], run_after=rows[0][2])
+    if job.run_after is None:
+        cursor.execute(INSERT_DUE, values)
+        number, now = cursor.fetchone()
+        return Inserted(id=number, enqueued_at=now, run_after=now)
+    cursor.execute(INSERT_FOR_LATER, (*values, *instant_or_delay(job.run_after)))
+    return Inserted(*cursor.fetchone())
 
 
 def insert_many(cursor: Cursor, jobs: Sequence[NewJob]) -> list[Inserted]:
