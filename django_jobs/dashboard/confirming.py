@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import django
 from django import forms
 from django.contrib import messages
+from django.db import OperationalError
 from django.db.models import BooleanField, Case, QuerySet, Value, When
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -23,6 +25,8 @@ from django.utils.translation import gettext
 from django_jobs.dashboard.acting import MOST, carry_out
 from django_jobs.dashboard.actions import Action, counted
 from django_jobs.dashboard.bulk_asking import Bulk, Offer, ask_for_bulk, bulk_form, offered
+from django_jobs.dashboard.hurried import is_too_long, limited
+from django_jobs.dashboard.in_time import PAGE_SECONDS
 from django_jobs.dashboard.shown import cut, grouped, state_badge
 from django_jobs.models import Job, StateChoices
 
@@ -108,13 +112,21 @@ def confirm(
     form = (action.form if bulk is None else bulk_form(action))(request.POST if answered else None)
     is_given = answered and form.is_valid()
     offer: Offer | None = None
-    if bulk is not None or not is_given:
-        will, wont, lowest = forecast(action, jobs)
-        offer = None if bulk is None else offered(action, bulk, will + wont.total(), will, lowest)
+    try:  # requests that only ask are limited as a whole, by `in_time`
+        with limited(jobs.db, PAGE_SECONDS) if answered else nullcontext():
+            if bulk is not None or not is_given:
+                will, wont, lowest = forecast(action, jobs)
+                offer = None if bulk is None else offered(action, bulk, will + wont.total(), will, lowest)
+            wanted = list(ids or ())
+            if is_given and ids is None:
+                wanted = list(jobs.values_list("pk", flat=True)[: MOST + 1])
+    except OperationalError as error:
+        if not (answered and is_too_long(error)):
+            raise
+        return page.given_up(request)
     if is_given:
         if bulk and offer and (offer.is_only_way or form.cleaned_data.get("how") == "job"):
             return ask_for_bulk(page, request, action, bulk, offer, form.cleaned_data, matching)
-        wanted = list(ids) if ids is not None else list(jobs.values_list("pk", flat=True)[: MOST + 1])
         report = carry_out(
             action,
             sorted(wanted[:MOST]),

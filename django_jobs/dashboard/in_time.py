@@ -24,7 +24,7 @@ def in_time(view: View, given_up: Callable[[HttpRequest], HttpResponse]) -> View
 
     @wraps(view)
     def timed(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if request.method not in ("GET", "HEAD"):
+        if not only_reads(request):
             return view(request, *args, **kwargs)
         try:
             with limited(conf.database(), PAGE_SECONDS):
@@ -36,3 +36,10 @@ def in_time(view: View, given_up: Callable[[HttpRequest], HttpResponse]) -> View
         return given_up(request)
 
     return timed
+
+
+def only_reads(request: HttpRequest) -> bool:
+    """Whether a request changes nothing: also the one of a list's menu, which is answered by a question."""
+    if request.method == "POST":
+        return "action" in request.POST and "confirmed" not in request.POST
+    return request.method in ("GET", "HEAD")

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import override_settings
 
 from django_jobs import task
-from django_jobs.dashboard import in_time
+from django_jobs.dashboard import confirming, in_time
 from django_jobs.models import Attempt, Job
 from django_jobs.store import values
 from tests.admin.conftest import EVIL, JOBS, listed
@@ -216,3 +216,19 @@ def test_a_list_that_takes_too_long_is_given_up_and_says_so(admin_client, monkey
     assert page.status_code == 503
     assert "so it was given up" in page.content.decode()
     assert f'<a href="{JOBS}">The list without filters</a>' in page.content.decode()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("answered", [{}, {"confirmed": "yes"}], ids=["question", "answer"])
+def test_so_is_the_look_for_all_that_an_action_would_change(admin_client, monkeypatch, answered):
+    monkeypatch.setattr(values, "ANYWHERE", "pg_sleep(%s) IS NULL")
+    monkeypatch.setattr(values, "anywhere_params", lambda *given: (5,))
+    monkeypatch.setattr(in_time, "PAGE_SECONDS", 0.2)
+    monkeypatch.setattr(confirming, "PAGE_SECONDS", 0.2)
+    Job.objects.create(queue_name="q", task_path="t")
+    data = {"action": "cancel_jobs", "select_across": "1", "_selected_action": "0", **answered}
+
+    page = admin_client.post(f"{JOBS}?value=7", data)
+
+    assert page.status_code == 503
+    assert Job.objects.get().state == "READY"
