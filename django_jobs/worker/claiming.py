@@ -42,6 +42,9 @@ HORIZON_SECONDS = 1.0
 NEXT_DUE_SECONDS = 0.005
 """How often due jobs are looked for while it isn't known when the next one is due."""
 
+LATELY_SECONDS = 1.0
+"""How long a place is kept in mind where nothing waits any more: what comes there may be told late."""
+
 GLANCE_SECONDS = 0.005
 """How often all workers together look for jobs while a sender keeps silent, as far as slots are free."""
 
@@ -135,6 +138,8 @@ class Claiming:
         """When the last one will be."""
         self.glance_at = 0.0
         """When to look next at what comes untold until then."""
+        self.lively: dict[tuple[str, int], float] = {}
+        """When a job of each queue and priority was last told of or claimed, as of lately."""
         self.others = 0
         """Other live workers; all share the looks at what comes untold."""
         self.turn = 0
@@ -223,6 +228,7 @@ class Claiming:
         last = {(job.queue_name, job.priority): job for job in jobs}  # they are in order
         for job in last.values():
             reach.advance(job, back=request.plain and full)
+            self.lively[job.queue_name, job.priority] = now
         self.turn_past(request, jobs)
         if request.plain:
             reach.plain_not_before = now + PLAIN_SHARE * seconds
@@ -273,6 +279,7 @@ class Claiming:
                 continue
             self.know(wake.queue_name)
             self.called.add(wake.queue_name)
+            self.lively[wake.queue_name, wake.priority] = now
             wait = wake.run_after.timestamp() - self.clock_offset - now
             for reach in self.reaches.values():
                 reach.set_back(wake)
@@ -327,7 +334,8 @@ class Claiming:
         self.survey_not_before = now + PLAIN_SHARE * seconds
         self.poll_at = now + self.poll_seconds * self.jitter()
         self.due_at = None
-        self.forget_all_but({(place.queue_name, place.priority) for place in places})
+        self.lively = {place: at for place, at in self.lively.items() if now - at < LATELY_SECONDS}
+        self.forget_all_but(self.lively.keys() | {(place.queue_name, place.priority) for place in places})
         due = {place.queue_name for place in places if place.due_in <= 0 and not place.paused}
         self.busy = max(1, sum(name in self.served for name in due))
         for place in places:
@@ -343,7 +351,7 @@ class Claiming:
                 self.due_in(max(0.0, place.next_due_in), now - seconds)
 
     def forget_all_but(self, waiting: Set[tuple[str, int]]) -> None:
-        """Forget places where nothing waits, and queues that aren't our own: each customer may have one."""
+        """Forget other places, and queues that aren't our own: each customer may have one."""
         kept = self.own | {name for name, _ in waiting}
         self.queues = [name for name in self.queues if name in kept]
         for reach in self.reaches.values():

@@ -203,6 +203,19 @@ class TestWoken:
 
         assert glances == pytest.approx(0.5 / (workers * GLANCE_SECONDS), abs=2)
 
+    def test_a_survey_that_finds_nothing_waiting_does_not_end_the_glances(self):
+        of = settled(claiming())
+        of.woken([wake()], 1.0, silence=0.5)
+        now, glances = 1.0, []
+        while now < 1.5:
+            for request in requests(of, now):
+                of.took(request, [], now, 0.0)
+                glances += [now] * (not request.plain)
+            of.surveyed([], now, 0.001)
+            now += seconds_left(of, now)
+
+        assert max(after - before for before, after in pairwise([*glances, 1.5])) < 3 * GLANCE_SECONDS
+
     def test_after_a_silence_nothing_is_glanced_at(self):
         of = settled(claiming())
         of.woken([wake()], 1.0, silence=0.5)

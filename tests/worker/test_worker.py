@@ -238,7 +238,7 @@ class TestSlots:
 
         eventually(settled, timeout=30)
 
-        assert worker.tally == {"completed": 500}
+        eventually(lambda: worker.tally == {"completed": 500})  # counted once it is stored
         assert Job.objects.filter(state=State.SUCCESSFUL, attempt=1).count() == 500
         assert not worker.dispatcher.ledger.in_flight
 
