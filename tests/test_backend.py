@@ -71,6 +71,7 @@ class TestConfigured:
     def test_what_is_remembered_of_tasks_is_bounded(self, db, monkeypatch):
         monkeypatch.setattr("django_jobs.backend.MOST_KNOWN", 3)
         backend = jobs.ok.get_backend()
+        assert isinstance(backend, JobsBackend)
 
         for priority in range(10):
             jobs.ok.using(priority=priority).enqueue()

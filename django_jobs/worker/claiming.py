@@ -21,11 +21,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from django_jobs.core.records import ClaimedJob, Point, Wake
-from django_jobs.store.claim import BEGINNING, Place, Room, point_of
+from django_jobs.store.claim import BEGINNING, Place, Room
+from django_jobs.worker.reach import Reach
 
 PLAIN_SHARE = 20
 """A plain claim waits this many times the last one's duration: they take under 5 % of the time."""
@@ -72,37 +73,6 @@ class Request:
     limit: int
     partial: bool
     """Whether it leaves room in some queue to a claim of another kind of slot in the same cycle."""
-
-
-@dataclass(slots=True)
-class Reach:
-    """How far the claims of one kind of slot have come."""
-
-    points: dict[str, dict[int, Point]] = field(default_factory=dict)
-    """By queue and priority: the last job claimed."""
-    hungry: bool = True
-    """Whether a claim may find something."""
-    wants_plain: bool = True
-    """Whether a plain claim is due as soon as the budget allows one."""
-    streak: bool = False
-    """Whether claims came back full since the last plain one that didn't."""
-    plain_not_before: float = 0.0
-    """When the budget allows the next plain claim."""
-
-    def advance(self, job: ClaimedJob, *, back: bool = False) -> None:
-        """Move the point of the job's queue and priority up to it, or `back` to it, since more lie behind."""
-        points = self.points.setdefault(job.queue_name, {})
-        here = point_of(job)
-        known = points.get(job.priority)
-        if back or known is None or (known.run_after, known.id) < (here.run_after, here.id):
-            points[job.priority] = here
-
-    def set_back(self, wake: Wake) -> None:
-        """Move the point of the wake's queue and priority back to just before it, if it is further."""
-        points = self.points.setdefault(wake.queue_name, {})
-        known = points.get(wake.priority)
-        if known is None or (known.run_after, known.id) >= (wake.run_after, 0):
-            points[wake.priority] = Point(wake.run_after, 0)
 
 
 class Claiming:
@@ -249,7 +219,7 @@ class Claiming:
 
         What it left may be millions of rows, of tasks of the other kind of slot or unknown to this worker.
         """
-        horizon = Point(datetime.fromtimestamp(self.clock_offset + began - HORIZON_SECONDS, UTC), 0)
+        horizon = Point(self.instant(began - HORIZON_SECONDS), 0)
         points = self.reaches[request.kind].points
         for room in request.rooms:
             for priority, point in room.points.items():
@@ -274,6 +244,7 @@ class Claiming:
                 self.look_again_at = self.silent_until
         if not wakes:
             self.look_everywhere()
+        present = self.instant(now)
         for wake in wakes:
             if wake.queue_name not in self.served:
                 continue
@@ -282,7 +253,7 @@ class Claiming:
             self.lively[wake.queue_name, wake.priority] = now
             wait = wake.run_after.timestamp() - self.clock_offset - now
             for reach in self.reaches.values():
-                reach.set_back(wake)
+                reach.set_back(wake, present)
                 reach.hungry = reach.hungry or wait <= 0
             if wait > 0:
                 self.due_in(wait, now)
@@ -292,6 +263,10 @@ class Claiming:
         at = now + seconds + 0.001
         if self.due_at is None or at < self.due_at:
             self.due_at = at
+
+    def instant(self, at: float) -> datetime:
+        """Return a time of `time.monotonic()` as one of the database's."""
+        return datetime.fromtimestamp(self.clock_offset + at, UTC)
 
     def look_everywhere(self) -> None:
         """Have the next claims be plain, and the queues surveyed."""

@@ -531,6 +531,37 @@ class TestPoints:
         assert {queue: set(points) for queue, points in reach.points.items()} == {"a": {0, 1}, "b": {0}}
 
 
+@given(
+    st.lists(st.tuples(st.floats(0.05, 2.0), st.booleans()), min_size=1, max_size=8),
+    st.sampled_from([0.0005, 0.02, 0.1]),
+)
+def test_what_is_due_is_claimed_within_milliseconds_whether_it_was_told_of_or_not(scheduled, took):
+    """Also while a survey isn't allowed, since the last one took long."""
+    of = settled(claiming())
+    for seconds, told in scheduled:
+        if told:
+            of.woken([wake(seconds=1.0 + seconds)], 1.0, silence=0)
+    of.look_everywhere()  # as after a silence, in which the others came
+    waiting = sorted(1.0 + seconds for seconds, _ in scheduled)
+    now, late = 1.0, []
+    while waiting and now < 10.0:
+        for request in requests(of, now):
+            after = NOW if request.plain else request.rooms[0].points[0].run_after
+            found = [at for at in waiting if at <= now and NOW + timedelta(seconds=at) > after]
+            late += [now - at for at in found]
+            waiting = [at for at in waiting if at not in found]
+            given = [claimed_job(id=1, run_after=NOW + timedelta(seconds=at)) for at in found]
+            of.took(request, given, now, 0.0005)
+        if of.is_survey_due(now):
+            left = [at - now for at in waiting]
+            following = min((seconds for seconds in left if seconds > 0), default=None)
+            of.surveyed([Place("default", 0, min(left), following, False)] if left else [], now, took)
+        now += max(0.0005, seconds_left(of, now))
+
+    assert not waiting
+    assert max(late) < 0.01
+
+
 KNOWN = [jobs.ok.module_path]
 
 queue_names = st.sampled_from(["a", "b"])
