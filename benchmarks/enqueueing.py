@@ -28,8 +28,10 @@ BARE = """
 def one_by_one(ground: Ground, sizes: Sizes) -> Iterator[Found]:
     """
     Enqueue one job after another, each its own commit, in turns with the bare INSERT of the same row: as
-    psycopg sends it, prepared after some times, and as Django's connections do, which prepare nothing.
+    psycopg sends it, prepared after some times; not prepared; and by Django's cursor, which prepares nothing.
     """
+    from django.db import connection as djangos
+
     from benchmarks.tasks import nothing
 
     ground.empty()
@@ -38,17 +40,26 @@ def one_by_one(ground: Ground, sizes: Sizes) -> Iterator[Found]:
     ours: list[float] = []
     bare: list[float] = []
     unprepared: list[float] = []
+    by_django: list[float] = []
+
+    def by_djangos_cursor(number: int) -> None:
+        with djangos.cursor() as cursor:
+            cursor.execute(BARE, row)
+
     with psycopg.connect(ground.url, autocommit=True) as connection:
         for _ in range(SLICES):
             bare += timed(rounds, lambda _: connection.execute(BARE, row))
             unprepared += timed(rounds, lambda _: connection.execute(BARE, row, prepare=False))
+            by_django += timed(rounds, by_djangos_cursor)
             ours += timed(rounds, lambda number: nothing.enqueue(number))
     yield Found("enqueue() one by one", JOBS_PER_SECOND, len(ours) / sum(ours))
     yield Found("enqueue(), median", MILLISECONDS, median(ours) * 1000)
     yield Found("bare psycopg INSERT and commit, median", MILLISECONDS, median(bare) * 1000)
     yield Found("the same, not prepared, median", MILLISECONDS, median(unprepared) * 1000)
+    yield Found("the same by Django's cursor, median", MILLISECONDS, median(by_django) * 1000)
     yield Found("enqueue() takes, of the bare INSERT's median", RATIO, median(ours) / median(bare))
     yield Found("enqueue() takes, of the unprepared one's median", RATIO, median(ours) / median(unprepared))
+    yield Found("enqueue() takes, of that by Django's cursor", RATIO, median(ours) / median(by_django))
     yield Found("enqueue() takes, of the bare INSERT's sum", RATIO, sum(ours) / sum(bare))
 
 
