@@ -6,7 +6,8 @@ A pipeline is one transaction and one commit: what ended is written and what is 
 Plans are cached with the statements, and a plan made while the table was nearly empty would scan it for
 ever, so this session has the plan types switched off that can't be what a statement here means. Behind a
 pooler that can't carry prepared statements each plan is made anew, and nothing is set on a session that
-others will use.
+others will use. Compiling plans (`jit`) is off too: until PostgreSQL 18, one that needs what is switched off
+seems to cost so much that it is compiled at each run, for a tenth of a second at each heartbeat.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ SESSION = {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "enable_sort": "off",
+    "jit": "off",
 }
 """What a session of our own is set to, whatever the role's or the database's defaults are."""
 

@@ -369,6 +369,15 @@ class TestHurry:
             cursor.execute("SHOW statement_timeout")
             assert cursor.fetchone() == ("77s",)
 
+    def test_no_plan_is_compiled_and_later_ones_may_be(self):
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL jit = on")
+            with hurried.limited("default"):
+                cursor.execute("SHOW jit")
+                assert cursor.fetchone() == ("off",)
+            cursor.execute("SHOW jit")
+            assert cursor.fetchone() == ("on",)
+
     def test_other_errors_are_errors(self):
         with pytest.raises(ZeroDivisionError):
             hurried.hurried("default", lambda cursor: 1 / 0)
