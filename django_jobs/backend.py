@@ -53,7 +53,6 @@ class Checked:
     task: JobTask
     settings: conf.Settings
     limits: Limits
-    database: str
 
 
 class JobsBackend(BaseTaskBackend):
@@ -114,7 +113,7 @@ class JobsBackend(BaseTaskBackend):
         """Insert one job in the caller's transaction and return its result, still READY."""
         checked = self.checked(task)
         job = prepare(checked.task, args, kwargs, checked.limits)
-        inserted = enqueue_one(checked.database, job)
+        inserted = enqueue_one(self.database, job)
         result = self.new_result(checked.task, job, inserted)
         if is_heard(task_enqueued, logging.DEBUG):
             task_enqueued.send_robust(type(self), task_result=result)
@@ -125,7 +124,7 @@ class JobsBackend(BaseTaskBackend):
         checked, heard = self.checked(task), is_heard(task_enqueued, logging.DEBUG)
         count, numbers = 0, []
         jobs = (prepare(task, args, kwargs, checked.limits) for args, kwargs in calls_of(calls))
-        for chunk in enqueue_chunks(checked.database, jobs):
+        for chunk in enqueue_chunks(self.database, jobs):
             count += len(chunk)
             if ids:
                 numbers += [str(inserted.id) for _, inserted in chunk]
@@ -152,14 +151,15 @@ class JobsBackend(BaseTaskBackend):
         """
         Return what is the same for every call of a task, once it was found to be right.
 
-        Looked at again when the settings change. Raises InvalidTask.
+        Looked at again when the settings change. The database isn't part of it: a router may choose another
+        one each time. Raises InvalidTask.
         """
         known = self.known.get(id(task))
         if known is not None and known.given is task and known.settings is conf.current():
             return known
         self.validate_task(task)
         self.check_importable(task)
-        found = Checked(task, self.own(task), conf.current(), self.limits, self.database)
+        found = Checked(task, self.own(task), conf.current(), self.limits)
         if task.run_after is None:  # others are made for one call
             if len(self.known) >= MOST_KNOWN:
                 self.known.clear()

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import transaction
+from django.utils.connection import ConnectionDoesNotExist
 from django.utils.module_loading import import_string
 
 from django_jobs.backend import JobsBackend
@@ -67,6 +68,19 @@ class TestConfigured:
             jobs.ok.enqueue()
 
         assert list(Job.objects.order_by("pk").values_list("max_attempts", flat=True)) == [7, 3, 8, 4]
+
+    def test_a_router_is_asked_for_each_job(self, db, settings):
+        chosen = ["default", "elsewhere"]
+
+        class Tenants:
+            def db_for_write(self, model, **hints):
+                return chosen.pop(0)
+
+        settings.DATABASE_ROUTERS = [Tenants()]
+        jobs.ok.enqueue()
+
+        with pytest.raises(ConnectionDoesNotExist, match="elsewhere"):
+            jobs.ok.enqueue()
 
     def test_what_is_remembered_of_tasks_is_bounded(self, db, monkeypatch):
         monkeypatch.setattr("django_jobs.backend.MOST_KNOWN", 3)
