@@ -65,9 +65,6 @@ def retry_all_offered(page: JobAdmin, request: HttpRequest, instance: None) -> b
 
 UNFINISHED = (State.READY, State.BLOCKED, State.RUNNING)
 
-LIST_SECONDS = 5.0
-"""How long one statement of the list may take."""
-
 
 class JobAdmin(ChangingPages, ReadOnlyPages):
     """Jobs."""
