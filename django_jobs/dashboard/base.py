@@ -104,7 +104,7 @@ class ReadOnlyPages(ActionsModelAdmin):  # type: ignore[misc]  # the library has
             pattern.callback = in_time(pattern.callback, self.given_up)
         return found
 
-    def given_up(self, request: HttpRequest) -> HttpResponse:
+    def given_up(self, request: HttpRequest) -> TemplateResponse:
         """Return what stands for a page that the database took too long to read."""
         title = capfirst(self.opts.verbose_name_plural)
         context = {

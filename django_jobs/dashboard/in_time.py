@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from django.db import OperationalError
@@ -19,23 +19,35 @@ PAGE_SECONDS = 5.0
 View = Callable[..., HttpResponse]
 
 
-def in_time(view: View, given_up: Callable[[HttpRequest], HttpResponse]) -> View:
+def in_time(view: View, given_up: Callable[[HttpRequest], TemplateResponse]) -> View:
     """Return a view that reads with `PAGE_SECONDS` for each statement, or answers what `given_up` does."""
 
     @wraps(view)
     def timed(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if not only_reads(request):
             return view(request, *args, **kwargs)
-        try:
-            with limited(conf.database(), PAGE_SECONDS):
-                response = view(request, *args, **kwargs)
-                return response.render() if isinstance(response, TemplateResponse) else response
-        except OperationalError as error:
-            if not is_too_long(error):
-                raise
-        return given_up(request)
+
+        def render() -> HttpResponse:
+            del vars(response)["render"]  # the class's own is left, also to a cache that pickles it
+            return within_limit(response.render) or given_up(request).render()
+
+        response: Any = within_limit(partial(view, request, *args, **kwargs)) or given_up(request)
+        if isinstance(response, TemplateResponse) and not response.is_rendered:
+            vars(response)["render"] = render  # not now: middleware may change what it is rendered with
+        return response  # type: ignore[no-any-return]  # the view's
 
     return timed
+
+
+def within_limit(answer: Callable[[], HttpResponse]) -> HttpResponse | None:
+    """Return what `answer` does, or `None` when one of its statements took longer than `PAGE_SECONDS`."""
+    try:
+        with limited(conf.database(), PAGE_SECONDS):
+            return answer()
+    except OperationalError as error:
+        if not is_too_long(error):
+            raise
+    return None
 
 
 def only_reads(request: HttpRequest) -> bool:

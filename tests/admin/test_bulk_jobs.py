@@ -129,9 +129,9 @@ class TestQuestion:
             counts.append(len(captured) - 2)
 
         # the list: depths, ended, choices, workers, exceptions, count; forecast; estimate with a savepoint
-        # and a limit, both taken back, and those of the page; workers, paused queues, who knows the task;
-        # examples
-        assert counts == [7 + 5 + 4 + 3 + 1] * 2
+        # and a limit, both taken back, and twice those of the page; workers, paused queues, who knows the
+        # task; examples
+        assert counts == [7 + 5 + 2 * 4 + 3 + 1] * 2
 
     def test_few_are_done_at_once_and_without_a_choice(self, admin_client, make, few):
         make(3)
@@ -570,8 +570,8 @@ class TestPages:
                 counts.append(len(captured) - 2)
 
         assert counts[:2] == counts[2:]
-        assert counts[0] == 2 + 4  # count, rows; a savepoint and a limit, both taken back
-        assert counts[1] <= 2 + 8 + 4  # the row, its job, and why that isn't running
+        assert counts[0] == 2 + 2 * 4  # count, rows; twice a savepoint and a limit, both taken back
+        assert counts[1] <= 2 + 8 + 2 * 4  # the row, its job, and why that isn't running
 
     def test_stopping_ends_it_before_its_next_batch_and_cancels_its_job(self, admin_client, make):
         make(9)

@@ -13,6 +13,9 @@ pytestmark = pytest.mark.django_db
 
 SESSION_AND_USER = 2
 
+LIMITS = 2 * 4
+"""For what a page reads, and again for its rendering: a savepoint and a limit, both taken back."""
+
 
 @pytest.fixture
 def fill(make_job, make_worker):
@@ -39,30 +42,29 @@ def statements(client, page):
 @pytest.mark.parametrize(
     ("page", "count"),
     [
-        # Each page: a savepoint and a limit, both taken back.
         # depths, ended, choices, workers, exceptions, count, rows
-        (JOBS, 7 + 4),
-        (f"{JOBS}?state=failed", 7 + 4),
-        (f"{JOBS}?state=ready&queue=queue-0", 7 + 4),
-        (f"{JOBS}?task=task-0&enqueued=1h", 8 + 4),  # and how far to look
-        (f"{JOBS}?q=task", 8 + 4),
-        (f"{JOBS}?value=7&tag=vip&worker=1&level=high&exception=a.B", 8 + 4),
+        (JOBS, 7 + LIMITS),
+        (f"{JOBS}?state=failed", 7 + LIMITS),
+        (f"{JOBS}?state=ready&queue=queue-0", 7 + LIMITS),
+        (f"{JOBS}?task=task-0&enqueued=1h", 8 + LIMITS),  # and how far to look
+        (f"{JOBS}?q=task", 8 + LIMITS),
+        (f"{JOBS}?value=7&tag=vip&worker=1&level=high&exception=a.B", 8 + LIMITS),
         (
             f"{JOBS}retry-failed/",
-            8 + 4,
+            8 + LIMITS,
         ),  # depths, ended, choices, workers, exceptions, count, forecast, examples
-        (WORKERS, 2 + 4),  # count, rows
+        (WORKERS, 2 + LIMITS),  # count, rows
         # workers, paused, depths, ended, oldest, running, clock; totals, course, kinds; failures; table,
         # expired, transactions; and for each of these four a savepoint and a limit, both taken back
-        (OVERVIEW, 7 + 3 + 1 + 3 + 4 * 4 + 4),
+        (OVERVIEW, 7 + 3 + 1 + 3 + 4 * 4 + LIMITS),
         # the last hour; depths, ended; each of these two with a savepoint and a limit; running, settings,
         # workers
-        (QUEUES, 1 + 2 + 4 * 2 + 3 + 4),
-        (TASKS, 2 + 4 + 4),  # kinds and the last hour, with a savepoint and a limit
+        (QUEUES, 1 + 2 + 4 * 2 + 3 + LIMITS),
+        (TASKS, 2 + 4 + LIMITS),  # kinds and the last hour, with a savepoint and a limit
         # depths, ended; totals, course, kinds; each of these two with a savepoint and a limit; running,
         # settings, workers
-        (f"{QUEUES}queue-0/change/", 2 + 3 + 4 * 2 + 3 + 4),
-        (f"{QUEUES}pause/queue-0/", 2 + 4 + 3 + 4),
+        (f"{QUEUES}queue-0/change/", 2 + 3 + 4 * 2 + 3 + LIMITS),
+        (f"{QUEUES}pause/queue-0/", 2 + 4 + 3 + LIMITS),
     ],
 )
 def test_a_page_takes_so_many_statements_whatever_there_is(admin_client, fill, page, count):
@@ -84,7 +86,7 @@ def test_a_job_takes_so_many_statements_however_many_attempts_it_has(admin_clien
         if number in (1, 30):
             counts.append(statements(admin_client, detail(job)))
 
-    assert counts == [4 + 4] * 2  # job, attempts, workers, captures
+    assert counts == [4 + LIMITS] * 2  # job, attempts, workers, captures
 
 
 def test_a_worker_takes_so_many_statements_however_many_jobs_it_runs(admin_client, make_job, make_worker):
@@ -95,4 +97,4 @@ def test_a_worker_takes_so_many_statements_however_many_jobs_it_runs(admin_clien
         if number in (0, 11):
             counts.append(statements(admin_client, f"{WORKERS}{worker.pk}/change/"))
 
-    assert counts == [2 + 4] * 2  # worker, jobs
+    assert counts == [2 + LIMITS] * 2  # worker, jobs
