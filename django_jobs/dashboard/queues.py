@@ -7,7 +7,7 @@ live workers, from the tasks that this process knows, and from what was set.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -38,7 +38,7 @@ from django_jobs.dashboard.workers import is_stale, with_silence
 from django_jobs.models import Queue, Worker, WorkerState
 from django_jobs.operations import Operations
 from django_jobs.store import statistics, stats
-from django_jobs.store.counting import Census, Count, Depth, census
+from django_jobs.store.counting import Census, Depth, census
 from django_jobs.store.statistics import Moment
 from django_jobs.tasks import registry
 
@@ -48,7 +48,8 @@ class QueueView:
     """One queue as it is shown."""
 
     queue: Queue
-    depth: Depth
+    depth: Depth | None
+    """`None` where it took too long to count."""
     workers: int
     """Live workers that serve it."""
     slots: int
@@ -103,19 +104,20 @@ class QueueView:
     @property
     def is_stuck(self) -> bool:
         """Whether jobs are due that no live worker would take."""
-        return self.depth.due.count > 0 and self.workers == 0 and not self.queue.is_paused
+        is_due = self.depth is not None and self.depth.due.count > 0
+        return is_due and self.workers == 0 and not self.queue.is_paused
 
     @property
     def due(self) -> str:
-        return shown.count(self.depth.due)
+        return shown.count(None if self.depth is None else self.depth.due)
 
     @property
     def later(self) -> str:
-        return shown.count(self.depth.later)
+        return shown.count(None if self.depth is None else self.depth.later)
 
     @property
     def running(self) -> str:
-        return shown.grouped(self.depth.running)
+        return shown.NOTHING if self.depth is None else shown.grouped(self.depth.running)
 
     @property
     def used(self) -> str:
@@ -136,11 +138,11 @@ class QueueView:
 
     @property
     def failed(self) -> str:
-        return shown.count(self.depth.failed)
+        return shown.count(None if self.depth is None else self.depth.failed)
 
     @property
     def oldest(self) -> str:
-        seconds = self.depth.oldest_due_seconds
+        seconds = None if self.depth is None else self.depth.oldest_due_seconds
         return shown.NOTHING if seconds is None else shown.span(timedelta(seconds=seconds))
 
     @property
@@ -152,13 +154,12 @@ def names_of_tasks() -> set[str]:
     return {task.queue_name for task in registry.values()}
 
 
-def uncounted(names: Collection[str]) -> Census:
-    """Return queues whose jobs took too long to count: they can still be paused."""
-    names = {*names, *Queue.objects.using(conf.database()).values_list("name", flat=True)}
-    unknown = Count(0, exact=False)
-    return Census(
-        [Depth(name, unknown, unknown, None, 0, unknown) for name in sorted(names)], unknown, unknown, unknown
-    )
+def depths_of(counted: Census | None, names: Collection[str]) -> dict[str, Depth | None]:
+    """Return queues by name; also those whose jobs took too long to count, since they can still be paused."""
+    if counted is not None:
+        return {depth.queue_name: depth for depth in counted.depths}
+    known = Queue.objects.using(conf.database()).values_list("name", flat=True)
+    return dict.fromkeys(sorted({*names, *known}))
 
 
 def pause_offered(page: QueueAdmin, request: HttpRequest, queue: Queue) -> bool:
@@ -197,7 +198,7 @@ class QueueAdmin(ReadOnlyPages):
     def button_argument(self, instance: Any) -> Any:
         return quote(instance.pk)
 
-    def views(self, request: HttpRequest, counted: Census) -> list[QueueView]:
+    def views(self, request: HttpRequest, depths: Mapping[str, Depth | None]) -> list[QueueView]:
         """Return all queues."""
         alias = conf.database()
         with connections[alias].cursor() as cursor:
@@ -209,8 +210,7 @@ class QueueAdmin(ReadOnlyPages):
             if not is_stale(worker)
         ]
         found = []
-        for depth in counted.depths:
-            name = depth.queue_name
+        for name, depth in depths.items():
             queue = settings.get(name) or Queue(name=name)
             serving = [w for w in workers if takes(w.queues, w.excluded_queues, name)]
             busy = [running.get((name, worker.pk), 0) for worker in serving]
@@ -232,7 +232,7 @@ class QueueAdmin(ReadOnlyPages):
 
     def view_of(self, request: HttpRequest, name: str) -> QueueView | None:
         """Return one queue, or `None` when nothing is known of such a name."""
-        views = self.views(request, self.counted() or uncounted({name}))
+        views = self.views(request, depths_of(self.counted(), {name}))
         return next((view for view in views if view.name == name), None)
 
     def counted(self) -> Census | None:
@@ -248,7 +248,7 @@ class QueueAdmin(ReadOnlyPages):
         counted = self.counted()
         views = [
             replace(view, course=(found or {}).get(view.name, ()))
-            for view in self.views(request, counted or uncounted(names_of_tasks()))
+            for view in self.views(request, depths_of(counted, names_of_tasks()))
         ]
         context = {
             "views": views,

@@ -121,8 +121,10 @@ def grouped(number: int) -> str:
     return str(number_format(number, force_grouping=True))
 
 
-def count(found: Count) -> str:
+def count(found: Count | None) -> str:
     """Return a number of jobs; of an estimate its first two digits, and marked as such."""
+    if found is None:
+        return NOTHING
     return grouped(found.count) if found.exact else f"≈\xa0{grouped(found.rounded)}"
 
 

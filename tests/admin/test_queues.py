@@ -221,6 +221,7 @@ class TestFigures:
 
         assert "a part of this page took too long" in page
         assert ">mail</a>" in page
+        assert "≈" not in page, "nothing was estimated"
         assert Queue.objects.get(name="mail").is_paused
 
     def test_figures_that_take_too_long_are_left_out(self, admin_client, make_job, monkeypatch):
