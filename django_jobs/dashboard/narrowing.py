@@ -176,4 +176,3 @@ class ValueFilter(WrittenFilter):
 
 
 FURTHER_FILTERS = (WorkerFilter, PriorityFilter, ExceptionFilter, TagFilter, AboutFilter, ValueFilter)
-FURTHER_NAMES = frozenset(str(found.parameter_name) for found in FURTHER_FILTERS)
