@@ -100,6 +100,16 @@ class TestStatus:
         assert found["failed"] == {"count": 5, "exact": False}
         assert "about 5 failed" in jobs("status")
 
+    def test_the_numbers_of_queues_end_below_each_other(self):
+        errands.add.using(queue_name="a").enqueue_many([(n,) for n in range(1_200)])
+        errands.add.using(queue_name="b").enqueue(1)
+
+        [heading] = re.findall("^  queue +due", jobs("status"), re.MULTILINE)
+        many, one = re.findall(r"^  [ab] +[\d,]+", jobs("status"), re.MULTILINE)
+
+        assert many.endswith("1,200")
+        assert len(many) == len(one) == len(heading)
+
     def test_live_workers_are_shown_with_their_heartbeat_and_what_they_run(self):
         worker = worker_row(name="web1:17", queues=["mail"], heartbeat_at=Now() - timedelta(seconds=4))
         job = row(

@@ -16,6 +16,10 @@ CONTROL = {code: f"\\x{code:02x}" for code in [*range(32), 127, *range(128, 160)
 """What a terminal could take for a command stands as text; see `plain`."""
 
 
+NUMBERS = (int, float, Count)
+"""What stands to the right in a table."""
+
+
 def plain(text: object) -> str:
     """Return `text` on one line, without control characters."""
     return str(text).translate(CONTROL)
@@ -28,9 +32,9 @@ def lines(text: str) -> list[str]:
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return rows under headers, indented, in columns as wide as they need; numbers to the right."""
-    cells = [[plain(cell) for cell in row] for row in rows]
+    cells = [[plain(number(cell) if isinstance(cell, Count) else cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in [list(headers), *cells]) for column in range(len(headers))]
-    numeric = [all(isinstance(row[column], (int, float)) for row in rows) for column in range(len(headers))]
+    numeric = [all(isinstance(row[column], NUMBERS) for row in rows) for column in range(len(headers))]
 
     def line(row: Sequence[str]) -> str:
         padded = [

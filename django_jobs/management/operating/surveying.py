@@ -69,10 +69,10 @@ def as_text(found: Survey) -> str:
         rows = [
             (
                 queue.name,
-                number(queue.due),
-                number(queue.later),
+                queue.due,
+                queue.later,
                 queue.running,
-                number(queue.failed),
+                queue.failed,
                 span(queue.oldest_due_seconds),
                 queue.workers,
                 queue.slots,
