@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs import conf
 from django_jobs.core.states import State
+from django_jobs.dashboard.hurried import hurried
 from django_jobs.dashboard.narrowing import FURTHER_FILTERS
 from django_jobs.dashboard.shown import count
 from django_jobs.dashboard.surveying import states_of
@@ -68,9 +69,11 @@ def choices(request: HttpRequest) -> stats.Choices:
 
 
 def counts() -> dict[str, str]:
-    """Return how many jobs there are in those states that are counted in a moment."""
-    with connections[conf.database()].cursor() as cursor:
-        found = states_of(census(cursor))
+    """Return how many jobs there are in those states that are counted in a moment; none if it takes long."""
+    counted = hurried(conf.database(), census)
+    if counted is None:
+        return {}
+    found = states_of(counted)
     due, later = found.pop("due"), found.pop("later")
     found |= {"waiting": together([due, later]), "ready": due}
     return {state: count(number) for state, number in found.items()}

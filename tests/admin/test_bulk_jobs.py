@@ -128,10 +128,10 @@ class TestQuestion:
                 admin_client.get(f"{JOBS}retry-failed/")
             counts.append(len(captured) - 2)
 
-        # the list: depths, ended, choices, workers, exceptions, count; forecast; estimate with a savepoint
-        # and a limit, both taken back, and twice those of the page; workers, paused queues, who knows the
-        # task; examples
-        assert counts == [7 + 5 + 2 * 4 + 3 + 1] * 2
+        # the list: depths, ended, choices, workers, exceptions, count; forecast; estimate; of the counts and
+        # of the estimate a savepoint and a limit, both taken back, and twice those of the page; workers,
+        # paused queues, who knows the task; examples
+        assert counts == [8 + 2 * 4 + 2 * 4 + 3 + 1] * 2
 
     def test_few_are_done_at_once_and_without_a_choice(self, admin_client, make, few):
         make(3)

@@ -9,9 +9,9 @@ from django.db import connection
 from django.test import override_settings
 
 from django_jobs import task
-from django_jobs.dashboard import confirming, in_time
+from django_jobs.dashboard import confirming, hurried, in_time
 from django_jobs.models import Attempt, Job
-from django_jobs.store import values
+from django_jobs.store import counting, values
 from tests.admin.conftest import EVIL, JOBS, listed
 
 pytestmark = pytest.mark.django_db
@@ -216,6 +216,19 @@ def test_a_list_that_takes_too_long_is_given_up_and_says_so(admin_client, monkey
     assert page.status_code == 503
     assert "so it was given up" in page.content.decode()
     assert f'<a href="{JOBS}">The list without filters</a>' in page.content.decode()
+
+
+def test_a_list_does_without_its_counts_where_these_take_too_long(admin_client, make_job, monkeypatch):
+    slow = "SELECT 0, 0, 0, false FROM pg_sleep(5), (SELECT %(counted)s) AS given"
+    monkeypatch.setattr(counting, "ENDED", slow)
+    monkeypatch.setattr(hurried, "SECONDS", 0.2)
+    job = make_job()
+
+    page = admin_client.get(JOBS)
+
+    assert page.status_code == 200
+    assert [found.pk for found in page.context["cl"].result_list] == [job.pk]
+    assert "scheduled" in page.content.decode()
 
 
 @pytest.mark.django_db(transaction=True)

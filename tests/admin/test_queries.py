@@ -42,16 +42,17 @@ def statements(client, page):
 @pytest.mark.parametrize(
     ("page", "count"),
     [
-        # depths, ended, choices, workers, exceptions, count, rows
-        (JOBS, 7 + LIMITS),
-        (f"{JOBS}?state=failed", 7 + LIMITS),
-        (f"{JOBS}?state=ready&queue=queue-0", 7 + LIMITS),
-        (f"{JOBS}?task=task-0&enqueued=1h", 8 + LIMITS),  # and how far to look
-        (f"{JOBS}?q=task", 8 + LIMITS),
-        (f"{JOBS}?value=7&tag=vip&worker=1&level=high&exception=a.B", 8 + LIMITS),
+        # depths, ended, with a savepoint and a limit, both taken back; choices, workers, exceptions,
+        # count, rows
+        (JOBS, 7 + 4 + LIMITS),
+        (f"{JOBS}?state=failed", 7 + 4 + LIMITS),
+        (f"{JOBS}?state=ready&queue=queue-0", 7 + 4 + LIMITS),
+        (f"{JOBS}?task=task-0&enqueued=1h", 8 + 4 + LIMITS),  # and how far to look
+        (f"{JOBS}?q=task", 8 + 4 + LIMITS),
+        (f"{JOBS}?value=7&tag=vip&worker=1&level=high&exception=a.B", 8 + 4 + LIMITS),
         (
             f"{JOBS}retry-failed/",
-            8 + LIMITS,
+            8 + 4 + LIMITS,
         ),  # depths, ended, choices, workers, exceptions, count, forecast, examples
         (WORKERS, 2 + LIMITS),  # count, rows
         # workers, paused, depths, ended, oldest, running, clock; totals, course, kinds; failures; table,
