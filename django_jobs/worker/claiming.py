@@ -226,6 +226,19 @@ class Claiming:
                 if points[room.queue_name].get(priority) == point and point.run_after < horizon.run_after:
                     points[room.queue_name][priority] = horizon
 
+    def give_up_the_walk(self, now: float) -> None:
+        """
+        Take in that a claim came to no end in its time: move all points up to the present.
+
+        It walked over more waiting rows than the session's statement_timeout allows, of tasks that it may not
+        take. What lies behind the points is found by plain claims, when it has come near the front.
+        """
+        horizon = Point(self.instant(now - HORIZON_SECONDS), 0)
+        for reach in self.reaches.values():
+            for points in reach.points.values():
+                points.update(dict.fromkeys(points, horizon))
+        self.look_everywhere()
+
     @staticmethod
     def filled_a_room(request: Request, jobs: Sequence[ClaimedJob]) -> bool:
         """Whether some queue gave as many jobs as it was allowed to, and so may have more."""

@@ -53,6 +53,9 @@ def run(dispatcher: Dispatcher, statements: Sequence[Statement], ended: Sequence
         if len(rest) == len(statements):
             raise
         logger.error("outcomes could not be written together: %s", one_line(error))
+    except psycopg.errors.QueryCanceled:
+        dispatcher.claiming.give_up_the_walk(monotonic())
+        raise
     except psycopg.ProgrammingError as error:  # beside refusals: no table yet, or no right to it
         if statements[0][0] != finish.CAPTURE:
             raise

@@ -15,6 +15,7 @@ from django_jobs.core.states import Decision, Kind, State, Wish
 from django_jobs.framework import TaskResultStatus
 from django_jobs.models import Job, Queue, Worker, WorkerState
 from django_jobs.operations import Operations
+from django_jobs.store import link
 from django_jobs.worker.memory import memory_bytes
 from django_jobs.worker.options import WorkerOptions
 from django_jobs.worker.process import Worker as ServingWorker
@@ -22,6 +23,15 @@ from tests import jobs
 from tests.eventually import eventually
 from tests.rows import claimed_job, row, worker_row
 from tests.worker.workers import QUICK, Workers, job_of, running, settled, told
+
+OTHERS = """
+    INSERT INTO django_jobs_job (
+        queue_name, task_path, args, kwargs, priority, state, attempt, uncounted, meta, enqueued_at,
+        run_after)
+    SELECT 'default', 'tests.jobs.renamed', '[]', '{}', 0, 'READY', 0, 0, '{}', now(),
+           now() - interval '1 hour'
+      FROM generate_series(1, 1000000)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +105,23 @@ class TestJobs:
 
         unknown.refresh_from_db()
         assert (unknown.state, unknown.attempt) == (State.READY, 0)
+
+    def test_are_found_behind_more_of_others_than_a_claim_can_walk_over_in_its_time(
+        self, workers, monkeypatch
+    ):
+        """Or the cycle would be taken back and tried again for ever, with all that ended here."""
+        monkeypatch.setitem(link.SESSION, "statement_timeout", "50ms")
+        with connection.cursor() as cursor:
+            cursor.execute(OTHERS)
+        workers.start()
+
+        for give in (jobs.give, jobs.agive):
+            result = give.enqueue(7)
+            eventually(lambda result=result: settled(pk=result.id), timeout=60)
+
+        assert (
+            not Job.objects.exclude(task_path="tests.jobs.renamed").exclude(state=State.SUCCESSFUL).exists()
+        )
 
     def test_start_when_they_are_due(self, workers):
         workers.start()
