@@ -228,10 +228,10 @@ class Claiming:
 
     def give_up_the_walk(self, now: float) -> None:
         """
-        Take in that a claim came to no end in its time: move all points up to the present.
+        Take in that a claim took longer than the session allows: move all points up to the present.
 
-        It walked over more waiting rows than the session's statement_timeout allows, of tasks that it may not
-        take. What lies behind the points is found by plain claims, when it has come near the front.
+        It was on its way over very many waiting rows that this worker, or that kind of slot, may not take.
+        Those of its own behind them are found by plain claims, once they have come near the front.
         """
         horizon = Point(self.instant(now - HORIZON_SECONDS), 0)
         for reach in self.reaches.values():
