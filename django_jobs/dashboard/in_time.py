@@ -27,14 +27,15 @@ def in_time(view: View, given_up: Callable[[HttpRequest], TemplateResponse]) -> 
         if not only_reads(request):
             return view(request, *args, **kwargs)
 
-        def render() -> HttpResponse:
-            del vars(response)["render"]  # the class's own is left, also to a cache that pickles it
-            return within_limit(response.render) or given_up(request).render()
+        def render(page: TemplateResponse) -> HttpResponse:
+            del vars(page)["render"]  # the class's own is left, also to a cache that pickles it
+            return within_limit(page.render) or given_up(request).render()
 
-        response: Any = within_limit(partial(view, request, *args, **kwargs)) or given_up(request)
+        response = within_limit(partial(view, request, *args, **kwargs)) or given_up(request)
         if isinstance(response, TemplateResponse) and not response.is_rendered:
-            vars(response)["render"] = render  # not now: middleware may change what it is rendered with
-        return response  # type: ignore[no-any-return]  # the view's
+            # not now: middleware may change what it is rendered with
+            vars(response)["render"] = partial(render, response)
+        return response
 
     return timed
 
