@@ -51,6 +51,8 @@ class Checked:
     given: Any
     """The task as it was enqueued; held, so that no other comes to have its `id()`."""
     task: JobTask
+    shown: JobTask
+    """The same for results: whoever writes into its meta doesn't change what is enqueued next."""
     settings: conf.Settings
     limits: Limits
 
@@ -114,7 +116,7 @@ class JobsBackend(BaseTaskBackend):
         checked = self.checked(task)
         job = prepare(checked.task, args, kwargs, checked.limits)
         inserted = enqueue_one(self.database, job)
-        result = self.new_result(checked.task, job, inserted)
+        result = self.new_result(checked.shown, job, inserted)
         if is_heard(task_enqueued, logging.DEBUG):
             task_enqueued.send_robust(type(self), task_result=result)
         return result
@@ -130,7 +132,9 @@ class JobsBackend(BaseTaskBackend):
                 numbers += [str(inserted.id) for _, inserted in chunk]
             if heard:
                 for job, inserted in chunk:
-                    task_enqueued.send_robust(type(self), task_result=self.new_result(task, job, inserted))
+                    task_enqueued.send_robust(
+                        type(self), task_result=self.new_result(checked.shown, job, inserted)
+                    )
         return numbers if ids else count
 
     async def aenqueue_many(self, task: JobTask, calls: Iterable[Any], *, ids: bool = False) -> Any:
@@ -159,7 +163,9 @@ class JobsBackend(BaseTaskBackend):
             return known
         self.validate_task(task)
         self.check_importable(task)
-        found = Checked(task, self.own(task), conf.current(), self.limits)
+        own = self.own(task)
+        shown = unchecked(own, meta=dict(own.meta))
+        found = Checked(task, own, shown, conf.current(), self.limits)
         if task.run_after is None:  # others are made for one call
             if len(self.known) >= MOST_KNOWN:
                 self.known.clear()

@@ -82,6 +82,14 @@ class TestConfigured:
         with pytest.raises(ConnectionDoesNotExist, match="elsewhere"):
             jobs.ok.enqueue()
 
+    def test_who_writes_into_a_result_s_task_changes_no_other_job(self, db):
+        jobs.ok.enqueue().task.meta["tags"] = ["mine"]  # type: ignore[attr-defined]  # any task
+
+        jobs.ok.enqueue()
+
+        assert jobs.ok.meta == {}
+        assert [job.meta for job in Job.objects.all()] == [{}, {}]
+
     def test_what_is_remembered_of_tasks_is_bounded(self, db, monkeypatch):
         monkeypatch.setattr("django_jobs.backend.MOST_KNOWN", 3)
         backend = jobs.ok.get_backend()
