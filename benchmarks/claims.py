@@ -11,8 +11,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from benchmarks.ground import Ground
 from django_jobs.core.records import ClaimedJob, Completed, Ended
-from django_jobs.store import claim, finish, link
-from django_jobs.worker.claiming import Claiming, Served
+from django_jobs.store import claim, finish, link, scout
+from django_jobs.worker.claiming import Claiming
+from django_jobs.worker.requests import Served
 
 WORKER = 2
 KIND = "sync"
@@ -26,6 +27,7 @@ class Claims:
     plain: list[float] = field(default_factory=list)
     after_points: list[float] = field(default_factory=list)
     surveys: list[float] = field(default_factory=list)
+    scouts: list[float] = field(default_factory=list)
 
     @property
     def all(self) -> list[float]:
@@ -53,6 +55,12 @@ def timed_claims(ground: Ground, *, batch: int, seconds: float, tasks: Sequence[
                 empty_handed = 0 if jobs else empty_handed + 1
                 if jobs:
                     link.run_together(connection, finish.finish(WORKER, ended(jobs), keep_cancelled=KEEP))
+            for search in claiming.searches(monotonic(), {KIND: batch}):
+                began = perf_counter()
+                rows = connection.execute(*scout.scout(search.spans, tasks, search.walk)).fetchall()
+                took = perf_counter() - began
+                found.scouts.append(took * 1000)
+                claiming.scouted(search, scout.scouted(rows), monotonic(), took)
             if claiming.is_survey_due(monotonic()):
                 began = perf_counter()
                 places = claim.surveyed(connection.execute(*claim.survey()).fetchall())

@@ -160,7 +160,7 @@ def run_pgbench(program: Path, ground: Ground, task: str, transactions: int, cli
 
 def cycle(task: str) -> tuple[Statement, list[Statement]]:
     """Return the claim and the finish that a worker with one queue sends."""
-    rooms = [claim.Room("default", BATCH, {0: claim.BEGINNING})]
+    rooms = [claim.Room("default", BATCH, [claim.Span(0, claim.BEGINNING)])]
     ended = [Ended(any_job(task), Completed(return_value=None, keep=KEEP)) for _ in range(BATCH)]
     return claim.claim_after(WORKER, rooms, [task], BATCH), finish.finish(WORKER, ended, keep_cancelled=KEEP)
 
@@ -229,7 +229,7 @@ def turn_wheel(connection: Connection[Any], task: str, transactions: int) -> int
         ended = [Ended(job, Completed(return_value=None, keep=KEEP)) for job in held]
         statements = finish.finish(WORKER, ended, keep_cancelled=KEEP) if ended else []
         if number < transactions:  # the last turn only finishes
-            rooms = [claim.Room("default", BATCH, {0: point})]
+            rooms = [claim.Room("default", BATCH, [claim.Span(0, point)])]
             statements.append(claim.claim_after(WORKER, rooms, [task], BATCH))
         if not statements:
             break

@@ -293,7 +293,7 @@ class TestRoundTrip:
         jobs.ok.enqueue_many([(value,)])
         with connection.cursor() as cursor:
             cursor.execute("UPDATE django_jobs_job SET run_after = now()")
-            rooms = [Room("default", 9, {})]
+            rooms = [Room("default", 9)]
             found = claimed(run(cursor, claim(WORKER, rooms, ["tests.jobs.ok"], 9)))
         stored = list(Job.objects.order_by("pk"))
         read = jobs.ok.get_result(result.id)

@@ -166,7 +166,7 @@ class Ended:
     """What the run logged and asked of databases, where its task wants that kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Point:
     """A place in the order of one queue and priority: rows after it are due later or were inserted later."""
 

@@ -17,10 +17,11 @@ RETURNING has no order, so what comes back is sorted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
+from typing import Any
 
 from django_jobs.core.records import ClaimedJob, Point
 from django_jobs.store.cursor import Rows, Statement, array
@@ -84,6 +85,13 @@ CLAIM = (
     + GIVE
 )
 
+SPANS = """unnest((%(priorities)s::int[])[queue.first:queue.last],
+                         (%(times)s::timestamptz[])[queue.first:queue.last],
+                         (%(ids)s::bigint[])[queue.first:queue.last],
+                         (%(until_times)s::timestamptz[])[queue.first:queue.last],
+                         (%(until_ids)s::bigint[])[queue.first:queue.last])
+                      AS span (priority, run_after, id, until_run_after, until_id)"""
+
 CLAIM_AFTER = (
     TAKE
     + """
@@ -93,15 +101,16 @@ CLAIM_AFTER = (
     + """
      CROSS JOIN LATERAL (
            SELECT ready.id
-             FROM unnest((%(priorities)s::int[])[queue.first:queue.last],
-                         (%(times)s::timestamptz[])[queue.first:queue.last],
-                         (%(ids)s::bigint[])[queue.first:queue.last]) AS after (priority, run_after, id)
+             FROM """
+    + SPANS
+    + """
             CROSS JOIN LATERAL (
                   SELECT job.id
                     FROM django_jobs_job AS job
                    WHERE job.queue_name = queue.name AND job.state = 'READY'
-                     AND job.priority = after.priority
-                     AND job.run_after <= now() AND (job.run_after, job.id) > (after.run_after, after.id)
+                     AND job.priority = span.priority AND job.run_after <= now()
+                     AND (job.run_after, job.id) > (span.run_after, span.id)
+                     AND (job.run_after, job.id) <= (span.until_run_after, span.until_id)
                      AND job.task_path = ANY(%(tasks)s::text[])
                    ORDER BY job.run_after, job.id
                    LIMIT queue.room
@@ -136,7 +145,7 @@ SURVEY = """
     SELECT place.queue_name, place.priority,
            CASE WHEN isfinite(place.run_after)
                 THEN EXTRACT(epoch FROM place.run_after - clock_timestamp())::float8
-                WHEN place.run_after > now() THEN 'infinity' ELSE 0 END,
+                WHEN place.run_after > now() THEN 'infinity' ELSE '-infinity' END,
            (SELECT EXTRACT(epoch FROM job.run_after - clock_timestamp())::float8
               FROM django_jobs_job AS job
              WHERE job.state = 'READY' AND job.queue_name = place.queue_name
@@ -154,14 +163,30 @@ LONGEST_WALK = 2_000
 What lies behind is found by claims after points."""
 
 
+BEGINNING = Point(datetime(1, 1, 2, tzinfo=UTC), 0)
+"""A point before every row."""
+
+END = Point(datetime(9999, 12, 30, tzinfo=UTC), 2**63 - 1)
+"""A point behind every row that is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Waiting rows of one priority, from behind a point up to another one."""
+
+    priority: int
+    after: Point
+    until: Point = END
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A queue to claim from, how many jobs it may give at once, and the points to start behind."""
+    """A queue to claim from, how many jobs it may give at once, and what to walk over, in this order."""
 
     queue_name: str
     room: int
-    points: Mapping[int, Point]
-    """By priority; empty for a plain claim."""
+    spans: Sequence[Span] = ()
+    """No row in two of them; none for a plain claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,27 +217,33 @@ def claim(worker: int, rooms: Sequence[Room], tasks: Iterable[str], limit: int) 
 
 
 def claim_after(worker: int, rooms: Sequence[Room], tasks: Iterable[str], limit: int) -> Statement:
-    """Return the claim of up to `limit` jobs behind the points of `rooms`, each with at least one."""
-    priorities: list[int] = []
-    points: list[Point] = []
-    firsts, lasts = [], []
-    for room in rooms:
-        firsts.append(len(points) + 1)
-        for priority in sorted(room.points, reverse=True):
-            priorities.append(priority)
-            points.append(room.points[priority])
-        lasts.append(len(points))
+    """Return the claim of up to `limit` jobs in the spans of `rooms`, each with at least one."""
     return CLAIM_AFTER, {
         "worker": worker,
         "queues": [room.queue_name for room in rooms],
         "rooms": array(room.room for room in rooms),
-        "firsts": array(firsts),
-        "lasts": array(lasts),
-        "priorities": array(priorities),
-        "times": [point.run_after for point in points],
-        "ids": array(point.id for point in points),
+        **span_parameters(room.spans for room in rooms),
         "tasks": list(tasks),
         "limit": limit,
+    }
+
+
+def span_parameters(queues: Iterable[Sequence[Span]]) -> dict[str, Any]:
+    """Return the parameters of `SPANS`, and which of them are those of each queue."""
+    spans: list[Span] = []
+    firsts, lasts = [], []
+    for found in queues:
+        firsts.append(len(spans) + 1)
+        spans += found
+        lasts.append(len(spans))
+    return {
+        "firsts": array(firsts),
+        "lasts": array(lasts),
+        "priorities": array([span.priority for span in spans]),
+        "times": [span.after.run_after for span in spans],
+        "ids": array([span.after.id for span in spans]),
+        "until_times": [span.until.run_after for span in spans],
+        "until_ids": array([span.until.id for span in spans]),
     }
 
 
@@ -233,10 +264,6 @@ def survey() -> Statement:
 def surveyed(rows: Rows) -> list[Place]:
     """Return what the survey found."""
     return [Place(*row) for row in rows]
-
-
-BEGINNING = Point(datetime(1, 1, 2, tzinfo=UTC), 0)
-"""A point before every row."""
 
 
 def point_of(job: ClaimedJob) -> Point:

@@ -254,7 +254,7 @@ class Session:
         names = dict.fromkeys(place.queue_name for place in places)
         if not names:
             return []
-        rooms = [claim.Room(name, 1, {}) for name in names]
+        rooms = [claim.Room(name, 1) for name in names]
         return claim.claimed(self.ask(claim.claim(self.worker, rooms, registry, 1)))
 
     def claim_one(self, id: int) -> list[ClaimedJob]:  # noqa: A002  (as the model has it)

@@ -11,6 +11,8 @@ and priority. Its rules:
 - Points move forward, but for a notification of an earlier job, or a plain claim that came back full.
 - A claim after points that wasn't filled has seen all there was, so its points move up to the present: what
   it left is for other kinds of slots or other workers, and may be long.
+- Rows that are older than that and that no claim has seen are taken in portions: claims go up to an edge, and
+  scouts find the next one. They take under 10 % of the time where they find nothing for this kind of slot.
 - Each claim leaves room for several of the queues with due jobs, and begins with those just told of.
 
 Source: the measurements behind DESIGN section 5; `tests/worker/test_claiming.py` has them as properties.
@@ -21,21 +23,28 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from django_jobs.core.records import ClaimedJob, Point, Wake
-from django_jobs.store.claim import BEGINNING, Place, Room
+from django_jobs.store.claim import Place, Room
+from django_jobs.store.scout import Scouted
 from django_jobs.worker.reach import Reach
+from django_jobs.worker.requests import Request, Search, Served
 
 PLAIN_SHARE = 20
 """A plain claim waits this many times the last one's duration: they take under 5 % of the time."""
+
+SCOUT_SHARE = 9
+"""A scout waits this many times the duration of the last one that found nothing: under 10 % of the time."""
 
 SILENCE_MARGIN = 0.01
 """Seconds after the end of a sender's silence until what it didn't tell is looked for."""
 
 SOON_POLLS = 2
 """Places whose first job is due within so many polls are claimed from; others can wait for a later survey."""
+
+STALE_POLLS = 2
+"""Polls after which a point is stale that no claim has moved."""
 
 HORIZON_SECONDS = 1.0
 """How far behind the present points stay, for jobs whose transactions take a moment to commit."""
@@ -48,31 +57,6 @@ LATELY_SECONDS = 1.0
 
 GLANCE_SECONDS = 0.005
 """How often all workers together look for jobs while a sender keeps silent, as far as slots are free."""
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """Which queues a worker serves, and how many jobs of each it runs at once."""
-
-    names: frozenset[str] | None
-    """`None` for all."""
-    excluded: frozenset[str]
-    limits: Mapping[str, int]
-
-    def __contains__(self, queue_name: str) -> bool:
-        return queue_name not in self.excluded and (self.names is None or queue_name in self.names)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One claim to make: plain or after points, from these queues."""
-
-    kind: str
-    plain: bool
-    rooms: Sequence[Room]
-    limit: int
-    partial: bool
-    """Whether it leaves room in some queue to a claim of another kind of slot in the same cycle."""
 
 
 class Claiming:
@@ -164,9 +148,9 @@ class Claiming:
         for name in self.rotated():
             room = min(share, self.room(name, free, taken))
             partial |= room < min(share, self.room(name, free, in_flight))
-            points = {} if plain else reach.points.get(name, {})
-            if room > 0 and (plain or points):
-                rooms.append(Room(name, room, points))
+            spans = () if plain or room <= 0 else reach.spans(name)
+            if room > 0 and (plain or spans):
+                rooms.append(Room(name, room, spans))
         return Request(kind, plain, rooms, min(free, sum(room.room for room in rooms)), partial=partial)
 
     def room(self, queue_name: str, free: int, in_flight: Mapping[str, int]) -> int:
@@ -194,16 +178,23 @@ class Claiming:
     def took(self, request: Request, jobs: Sequence[ClaimedJob], now: float, seconds: float) -> None:
         """Take in what a claim brought, and how long it took."""
         reach = self.reaches[request.kind]
-        full = len(jobs) >= request.limit or self.filled_a_room(request, jobs)
+        counts = Counter([job.queue_name for job in jobs])
+        ended = self.came_to_an_end(request, counts)
+        full = len(ended) < len(request.rooms)
+        horizon = self.horizon(now - seconds)
         last = {(job.queue_name, job.priority): job for job in jobs}  # they are in order
         for job in last.values():
-            reach.advance(job, back=request.plain and full)
+            reach.advance(job, horizon, full=job.queue_name not in ended, plain=request.plain)
             self.lively[job.queue_name, job.priority] = now
         self.turn_past(request, jobs)
         if request.plain:
             reach.plain_not_before = now + PLAIN_SHARE * seconds
-        elif not full:
-            self.pass_over(request, now - seconds)
+        else:
+            reach.has_edge = False
+            reach.spend(counts)
+            for room in request.rooms:
+                if room.queue_name in ended:
+                    reach.pass_over(room, horizon)
         reach.hungry = full or request.partial
         if full:
             reach.streak = True
@@ -213,41 +204,44 @@ class Claiming:
         elif reach.streak:
             reach.wants_plain = True
 
-    def pass_over(self, request: Request, began: float) -> None:
-        """
-        Move points up to when a claim began that saw all there is behind them.
+    @staticmethod
+    def came_to_an_end(request: Request, counts: Counter[str]) -> set[str]:
+        """Return the queues in which a claim came to the end of what was there for it."""
+        rooms = request.rooms
+        if counts.total() >= request.limit:  # it didn't come to those behind the last one that gave any
+            rooms = rooms[: max(place for place, room in enumerate(rooms) if room.queue_name in counts)]
+        return {room.queue_name for room in rooms if counts[room.queue_name] < room.room}
 
-        What it left may be millions of rows, of tasks of the other kind of slot or unknown to this worker.
-        """
-        horizon = Point(self.instant(began - HORIZON_SECONDS), 0)
-        points = self.reaches[request.kind].points
-        for room in request.rooms:
-            for priority, point in room.points.items():
-                if points[room.queue_name].get(priority) == point and point.run_after < horizon.run_after:
-                    points[room.queue_name][priority] = horizon
+    def horizon(self, at: float) -> Point:
+        """Return the point before which all is old: what came there has had a moment to commit."""
+        return Point(self.instant(at - HORIZON_SECONDS), 0)
 
     def give_up_the_walk(self, now: float) -> None:
         """
-        Take in that a claim took longer than the session allows: move all points up to the present.
+        Take in that a claim took longer than the session allows: leave what is old to plain claims.
 
         It was on its way over very many waiting rows that this worker, or that kind of slot, may not take.
-        Those of its own behind them are found by plain claims, once they have come near the front.
         """
-        horizon = Point(self.instant(now - HORIZON_SECONDS), 0)
         for reach in self.reaches.values():
-            for points in reach.points.values():
-                points.update(dict.fromkeys(points, horizon))
+            reach.give_up_unseen(self.horizon(now))
         self.look_everywhere()
 
-    @staticmethod
-    def filled_a_room(request: Request, jobs: Sequence[ClaimedJob]) -> bool:
-        """Whether some queue gave as many jobs as it was allowed to, and so may have more."""
-        if len(request.rooms) == 1:
-            return False
-        counts: dict[str, int] = {}
-        for job in jobs:
-            counts[job.queue_name] = counts.get(job.queue_name, 0) + 1
-        return any(counts.get(room.queue_name, 0) >= room.room for room in request.rooms)
+    def searches(self, now: float, free: Mapping[str, int]) -> list[Search]:
+        """Return the scouts to send now, for kinds with free slots."""
+        return [
+            Search(kind, spans)
+            for kind, reach in self.reaches.items()
+            if free[kind] > 0 and (spans := reach.to_scout(now))
+        ]
+
+    def scouted(self, search: Search, found: Sequence[Scouted], now: float, seconds: float) -> None:
+        """Take in what a scout found, and how long it took."""
+        reach = self.reaches[search.kind]
+        for scouted in found:
+            reach.take_edge(scouted, search.walk)
+            reach.hungry |= scouted.found
+            if not scouted.found:
+                reach.scout_not_before = now + SCOUT_SHARE * seconds
 
     def woken(self, wakes: Sequence[Wake], now: float, *, silence: float) -> None:
         """Take in a notification; one without wakes means "look everywhere"."""
@@ -257,7 +251,7 @@ class Claiming:
                 self.look_again_at = self.silent_until
         if not wakes:
             self.look_everywhere()
-        present = self.instant(now)
+        present, horizon = Point(self.instant(now), 0), self.horizon(now)
         for wake in wakes:
             if wake.queue_name not in self.served:
                 continue
@@ -266,7 +260,7 @@ class Claiming:
             self.lively[wake.queue_name, wake.priority] = now
             wait = wake.run_after.timestamp() - self.clock_offset - now
             for reach in self.reaches.values():
-                reach.set_back(wake, present)
+                reach.set_back(wake, present, horizon)
                 reach.hungry = reach.hungry or wait <= 0
             if wait > 0:
                 self.due_in(wait, now)
@@ -323,16 +317,21 @@ class Claiming:
         self.poll_at = now + self.poll_seconds * self.jitter()
         self.due_at = None
         self.lively = {place: at for place, at in self.lively.items() if now - at < LATELY_SECONDS}
-        self.forget_all_but(self.lively.keys() | {(place.queue_name, place.priority) for place in places})
+        paused = {(place.queue_name, place.priority) for place in places if place.paused}
+        waiting = {(place.queue_name, place.priority) for place in places}
+        self.forget_all_but((self.lively.keys() | waiting) - paused)
         due = {place.queue_name for place in places if place.due_in <= 0 and not place.paused}
         self.busy = max(1, sum(name in self.served for name in due))
+        horizon = self.horizon(now - seconds)
+        stale = self.horizon(now - seconds - STALE_POLLS * self.poll_seconds)
         for place in places:
             if place.queue_name not in self.served or place.paused:
                 continue
             self.know(place.queue_name)
             for reach in self.reaches.values():
                 if place.due_in <= SOON_POLLS * self.poll_seconds:
-                    reach.points.setdefault(place.queue_name, {}).setdefault(place.priority, BEGINNING)
+                    old = place.due_in < -HORIZON_SECONDS
+                    reach.find(place, old=old, horizon=horizon, stale=stale)
                 if place.due_in <= 0:
                     reach.wants_plain = reach.hungry = True
             if place.next_due_in is not None:  # as of then; the answer may have waited for a commit since
@@ -343,11 +342,7 @@ class Claiming:
         kept = self.own | {name for name, _ in waiting}
         self.queues = [name for name in self.queues if name in kept]
         for reach in self.reaches.values():
-            found: dict[str, dict[int, Point]] = {}
-            for name, points in reach.points.items():
-                if left := {p: point for p, point in points.items() if (name, p) in waiting}:
-                    found[name] = left
-            reach.points = found
+            reach.forget_all_but(waiting)
 
     def seconds_left(self, now: float, free: Mapping[str, int], in_flight: Mapping[str, int]) -> float:
         """Return how long there is nothing to do but wait for news, such as that a job ended."""
@@ -360,11 +355,12 @@ class Claiming:
             times.append(self.due_at)
         if self.look_again_at is not None:
             times.append(self.look_again_at)
-        roomy = [
-            reach
-            for kind, reach in self.reaches.items()
-            if any(self.room(name, free[kind], in_flight) > 0 for name in self.queues)
-        ]
+        roomy = []
+        for kind, reach in self.reaches.items():
+            open_queues = {name for name in self.queues if self.room(name, free[kind], in_flight) > 0}
+            if open_queues:
+                roomy.append(reach)
+                times += reach.portion_times(open_queues)
         times += [
             reach.plain_not_before
             for reach in roomy

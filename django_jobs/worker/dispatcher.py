@@ -2,7 +2,8 @@
 The dispatcher: one thread that owns the worker's connection to the queue and turns the wheel.
 
 Each cycle writes what ended since the last one and claims for the slots that are free, in one round trip
-and one commit. Batches form by themselves: whatever ends while one commit is under way is in the next.
+and one commit. Batches form by themselves: whatever ends while one commit is under way is in the next. Where
+another batch is at hand, the server gets it first, and what the last one brought is dealt with meanwhile.
 
 A failing database ends neither the worker nor a running job: outcomes wait here, the connection is made
 anew, and what was claimed by a commit whose answer got lost is handed back (`take_stock`).
@@ -22,13 +23,13 @@ from typing import Any
 import psycopg
 
 from django_jobs.core.records import ClaimedJob, Ended, Released, Retried, Snoozed
-from django_jobs.store import claim, finish, workers
+from django_jobs.store import finish, workers
 from django_jobs.store.cursor import Statement
 from django_jobs.store.link import run_together
 from django_jobs.telemetry import fields, logger
-from django_jobs.worker import storing
+from django_jobs.worker import asking, storing
 from django_jobs.worker.board import Board, path_of
-from django_jobs.worker.claiming import Claiming, Request
+from django_jobs.worker.claiming import Claiming
 from django_jobs.worker.duties import Duties, pass_on, wake_of
 from django_jobs.worker.event_loop import AsyncSlots
 from django_jobs.worker.ledger import AHEAD_SECONDS, Ledger
@@ -107,6 +108,8 @@ class Dispatcher:
         """Whether the listener's session took this worker's lock."""
         self.greeted = False
         """Whether the listener heard this worker's own hello, so that its session is no pooler's."""
+        self.unstarted: list[ClaimedJob] = []
+        """Jobs that were claimed and are not yet handed to their slots."""
         self.untold: list[tuple[Ended, Sequence[Any]]] = []
         """Runs whose outcome is stored but not announced, each with the row that came back for it."""
         self.aside: dict[int, tuple[float, Ended]] = {}
@@ -179,8 +182,6 @@ class Dispatcher:
             self.open()
         self.watch_slots()
         self.cycle()
-        if not self.ledger.ended:  # or it is done while the server stores those
-            self.tell()
         self.duties.run_due(self)
         self.moved_on_at = monotonic()
         self.turning_since = None
@@ -196,32 +197,17 @@ class Dispatcher:
         storing.bring_back(self)
         ended = self.ledger.batch(BATCH)
         finishing = self.finishing([end for end in ended if not end.stored])
-        requests = [] if self.stopping else self.requests(now, ended)
-        statements = [*finishing]
-        for request in requests:
-            make = claim.claim if request.plain else claim.claim_after
-            statements.append(make(self.worker, request.rooms, self.tasks[request.kind], request.limit))
-        surveying = not self.stopping and self.claiming.is_survey_due(now)
-        if surveying:
-            statements.append(claim.survey())
+        questions = [] if self.stopping else asking.questions(self, now, ended)
+        statements = [*finishing, *(question.statement for question in questions)]
         answers = storing.run(self, statements, ended) if statements else []
         took = monotonic() - now
         ended = [end for end in ended if end.job.id not in self.aside]
         written = {row[0]: row for rows in answers[: len(finishing)] for row in rows}
         self.stored(ended, {**written, **storing.stored_before(self, ended, written)})
-        for request, rows in zip(requests, answers[len(finishing) :], strict=False):
-            jobs = claim.claimed(rows)
-            self.claiming.took(request, jobs, monotonic(), took)
-            self.start(jobs)
-        if surveying:
-            self.claiming.surveyed(claim.surveyed(answers[-1]), monotonic(), took)
-
-    def requests(self, now: float, leaving: Sequence[Ended]) -> list[Request]:
-        """Return the claims to make now, with room for as many as `leaving` makes."""
-        if self.duties.is_doubtful():  # the heartbeat is due before the next turn
-            self.claiming.look_everywhere()
-            return []
-        return self.claiming.requests(now, self.ledger.free(leaving), self.ledger.queue_counts)
+        for question, rows in zip(questions, answers[len(finishing) :], strict=True):
+            question.take_in(rows, monotonic(), took)
+        if not statements or (self.events.empty() and not self.ledger.ended):
+            self.catch_up()  # or it is done while the server is at the next batch
 
     def finishing(self, ended: Sequence[Ended]) -> list[Statement]:
         """Return the statements that write `ended`."""
@@ -254,20 +240,35 @@ class Dispatcher:
                 )
         pass_on(self, [wake_of(e.job, e.job.run_after) for e in ended if isinstance(e.outcome, Released)])
 
+    def catch_up(self) -> None:
+        """
+        Hand what was claimed to the slots, and tell what was stored.
+
+        Best done while the server is at work (`meanwhile` of `store.link`): slots that begin take turns with
+        this thread, and the server would wait for what is sent next.
+        """
+        self.start()
+        self.tell()
+
     def tell(self) -> None:
         """Count the outcomes that were stored lately, and have them announced."""
         untold, self.untold = self.untold, []
         for end, row in untold:
             self.announce(self.ledger.conclude(end, row))
 
-    def start(self, jobs: Sequence[ClaimedJob]) -> None:
+    def take(self, jobs: Sequence[ClaimedJob]) -> None:
+        """Enter claimed jobs in the books; they begin soon."""
+        self.ledger.take(jobs)
+        self.unstarted += jobs
+
+    def start(self) -> None:
         """Hand claimed jobs to their slots, or back when the worker was asked to stop in the meantime."""
-        by_kind = self.ledger.take(jobs)
+        jobs, self.unstarted = self.unstarted, []
         if self.stopping:
             self.hand_back(jobs, STOPS)
             return
-        for kind, claimed in by_kind.items():
-            if claimed:
+        for kind in self.tasks if jobs else ():
+            if claimed := [job for job in jobs if self.kind_of(job) == kind]:
                 self.moved_at[kind] = monotonic()
                 self.slots[kind].submit(claimed)
 
@@ -368,8 +369,8 @@ class Dispatcher:
         self.stocktaking = False
 
     def reset(self) -> None:
-        """Drop the connection after a failure; what was stored by it is announced before the next."""
-        self.tell()
+        """Drop the connection after a failure; what it stored and claimed is dealt with before the next."""
+        self.catch_up()
         connection, self.connection = self.connection, None
         self.stocktaking, self.turning_since = True, None
         if connection is not None:

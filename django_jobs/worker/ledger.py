@@ -27,7 +27,7 @@ from django_jobs.store.finish import as_stored
 AHEAD_SECONDS = 0.05
 """How much work may be claimed ahead of free slots: so little that nobody else would have begun it sooner."""
 
-AHEAD_MOST = 400
+AHEAD_MOST = 800
 """Jobs claimed ahead at the most."""
 
 BATCH_CHARACTERS = 16 * 1024 * 1024
@@ -70,12 +70,10 @@ class Ledger:
         self.dead: deque[int] = deque(maxlen=REMEMBERED)
         """The last jobs that failed for good."""
 
-    def take(self, jobs: Sequence[ClaimedJob]) -> dict[str, list[ClaimedJob]]:
-        """Enter claimed jobs, and return them by kind of slot."""
-        by_kind: dict[str, list[ClaimedJob]] = {kind: [] for kind in self.room}
+    def take(self, jobs: Sequence[ClaimedJob]) -> None:
+        """Enter claimed jobs."""
         for job in jobs:
             kind = self.kind_of(job)
-            by_kind[kind].append(job)
             if job.id in self.in_flight:  # taken over while it ran here, and claimed here again
                 self.ended.pop(job.id, None)
                 self.strike_out(job.id)
@@ -83,7 +81,6 @@ class Ledger:
             self.counts[kind] += 1
             self.queue_counts[job.queue_name] += 1
             self.timed += self.timeout_of(job) is not None
-        return by_kind
 
     def end(self, ended: Ended) -> None:
         """Enter an outcome; a second one of the same run is void, and so is one of a run that isn't ours."""

@@ -1,12 +1,64 @@
-"""How far the claims of one kind of slot have come: what `claiming` keeps of each queue and priority."""
+"""
+How far the claims of one kind of slot have come: what `claiming` keeps of each queue and priority.
+
+Behind a **point** lies what is new: few rows, which each claim walks over. Older rows that no claim has seen
+yet may be millions, and none of them for this kind of slot, so they are taken in portions: from where the
+unseen begins to an **edge**, which a scout finds some thousand rows further on (`store.scout`). Without an
+edge, older rows are left alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from django_jobs.core.records import ClaimedJob, Point, Wake
-from django_jobs.store.claim import point_of
+from django_jobs.store.claim import BEGINNING, Place, Room, Span, point_of
+from django_jobs.store.scout import WHOLE, Edge, Scouted
+
+
+@dataclass(slots=True)
+class Unseen:
+    """Older rows of a queue that no claim has seen yet."""
+
+    begins: dict[int, Point] = field(default_factory=dict)
+    """By priority: the last row that was seen. They end at the priority's point."""
+    edge: Edge | None = None
+    """The last row that claims may come to; `None` until a scout has found it."""
+    left: int = 0
+    """How many jobs may be claimed before the next edge is looked for."""
+
+    def begin(self, priority: int, at: Point) -> None:
+        """Have the unseen rows of a priority begin behind `at`, within the edge or without one."""
+        known = self.begins.get(priority)
+        self.begins[priority] = at
+        if known is None or at < known or (self.edge is not None and self.edge.is_before(priority, at)):
+            self.edge = None
+
+    def drop(self, priority: int) -> bool:
+        """Have no unseen rows in a priority; return whether there are none in any then."""
+        self.begins.pop(priority, None)
+        return not self.begins
+
+    def up_to(self, priority: int, point: Point) -> Iterable[Span]:
+        """Yield what a claim may walk over before the priority's point."""
+        begin = self.begins.get(priority)
+        if begin is not None and self.edge is not None and priority >= self.edge.priority:
+            until = point if priority > self.edge.priority else min(point, self.edge.point)
+            if begin < until:
+                yield Span(priority, begin, until)
+
+    def pass_edge(self, points: Mapping[int, Point]) -> bool:
+        """Have the unseen rows begin behind the edge; return whether there are none then."""
+        if self.edge is None:
+            return False
+        for priority in [priority for priority in self.begins if priority >= self.edge.priority]:
+            if priority > self.edge.priority or points[priority] <= self.edge.point:
+                del self.begins[priority]
+            else:
+                self.begins[priority] = max(self.begins[priority], self.edge.point)
+        self.edge = None
+        return not self.begins
 
 
 @dataclass(slots=True)
@@ -14,7 +66,9 @@ class Reach:
     """How far the claims of one kind of slot have come."""
 
     points: dict[str, dict[int, Point]] = field(default_factory=dict)
-    """By queue and priority: the last job claimed."""
+    """By queue and priority: all before it was seen, but for what is in `unseen`."""
+    unseen: dict[str, Unseen] = field(default_factory=dict)
+    """By queue."""
     hungry: bool = True
     """Whether a claim may find something."""
     wants_plain: bool = True
@@ -23,22 +77,145 @@ class Reach:
     """Whether claims came back full since the last plain one that didn't."""
     plain_not_before: float = 0.0
     """When the budget allows the next plain claim."""
+    has_edge: bool = False
+    """Whether a scout found an edge since the last claim after points."""
+    scout_not_before: float = 0.0
+    """When the budget allows the next scout."""
 
-    def advance(self, job: ClaimedJob, *, back: bool = False) -> None:
-        """Move the point of the job's queue and priority up to it, or `back` to it, since more lie behind."""
-        points = self.points.setdefault(job.queue_name, {})
+    def spans(self, queue_name: str) -> list[Span]:
+        """Return what a claim may walk over in a queue, in the queue's order."""
+        points = self.points.get(queue_name, {})
+        unseen = self.unseen.get(queue_name)
+        spans: list[Span] = []
+        for priority in sorted(points, reverse=True):
+            if unseen is not None:
+                spans += unseen.up_to(priority, points[priority])
+            spans.append(Span(priority, points[priority]))
+        return spans
+
+    def find(self, place: Place, *, old: bool, horizon: Point, stale: Point) -> None:
+        """
+        Take in that jobs wait, the first of them longer ago than the horizon (`old`) or not.
+
+        A `stale` point is from before all slots became busy: there may be much behind it.
+        """
+        name, priority = place.queue_name, place.priority
+        points = self.points.setdefault(name, {})
+        known = points.get(priority)
+        if not old:
+            if (unseen := self.unseen.get(name)) is not None and unseen.drop(priority):
+                del self.unseen[name]
+            points.setdefault(priority, BEGINNING)
+        elif known is None or known < stale:
+            points[priority] = horizon
+            if name not in self.unseen or priority not in self.unseen[name].begins:
+                self.begin_unseen(name, priority, known or BEGINNING)
+
+    def begin_unseen(self, queue_name: str, priority: int, at: Point) -> None:
+        """Have the unseen rows of a place begin behind `at`."""
+        self.unseen.setdefault(queue_name, Unseen()).begin(priority, at)
+
+    def advance(self, job: ClaimedJob, horizon: Point, *, full: bool, plain: bool) -> None:
+        """
+        Move on to a job, the last one of its place in a claim.
+
+        A `full` claim has not seen what lies behind it; a plain one may come from before the point.
+        """
         here = point_of(job)
+        points = self.points.setdefault(job.queue_name, {})
         known = points.get(job.priority)
-        if back or known is None or (known.run_after, known.id) < (here.run_after, here.id):
+        if full and here < horizon:
+            unseen = self.unseen.get(job.queue_name)
+            begun = unseen is not None and job.priority in unseen.begins
+            if known is None or here <= known or not begun:
+                self.begin_unseen(job.queue_name, job.priority, here)
+            points[job.priority] = horizon if known is None else max(known, horizon)
+        elif known is None or known < here or (full and plain):
             points[job.priority] = here
 
-    def set_back(self, wake: Wake, present: datetime) -> None:
-        """
-        Move the point of the wake's queue and priority back to just before it, if it is further.
+    def pass_over(self, room: Room, horizon: Point) -> None:
+        """Take in that a claim saw all there is to walk over in a queue, and left what it may not take."""
+        self.pass_edge(room.queue_name)
+        points = self.points[room.queue_name]
+        for span in room.spans:
+            points[span.priority] = max(points[span.priority], horizon)
 
-        None lies ahead of the `present`: others that nobody told of may be due before that job.
+    def pass_edge(self, queue_name: str) -> None:
+        """Take in that nothing is left to claim before the edge of a queue."""
+        unseen = self.unseen.get(queue_name)
+        if unseen is not None and unseen.pass_edge(self.points[queue_name]):
+            del self.unseen[queue_name]
+
+    def set_back(self, wake: Wake, present: Point, horizon: Point) -> None:
+        """
+        Have the next claim find the job of a wake.
+
+        No point lies ahead of the `present`: others that nobody told of may be due before that job.
         """
         points = self.points.setdefault(wake.queue_name, {})
         known = points.get(wake.priority)
-        if known is None or (known.run_after, known.id) >= (wake.run_after, 0):
-            points[wake.priority] = Point(min(wake.run_after, present), 0)
+        at = Point(wake.run_after, 0)
+        if known is not None and known < at:
+            return
+        at = min(at, present)
+        if at >= horizon:
+            points[wake.priority] = at
+            return
+        points[wake.priority] = known or horizon
+        unseen = self.unseen.get(wake.queue_name)
+        if unseen is None or unseen.begins.get(wake.priority, present) > at:
+            self.begin_unseen(wake.queue_name, wake.priority, at)
+        self.scout_not_before = 0.0
+
+    def forget_all_but(self, waiting: Set[tuple[str, int]]) -> None:
+        """Forget all other places."""
+        self.points = {
+            name: left
+            for name, points in self.points.items()
+            if (left := {p: point for p, point in points.items() if (name, p) in waiting})
+        }
+        for name, unseen in list(self.unseen.items()):
+            unseen.begins = {p: at for p, at in unseen.begins.items() if (name, p) in waiting}
+            if not unseen.begins:
+                del self.unseen[name]
+
+    def give_up_unseen(self, horizon: Point) -> None:
+        """Leave all older rows to plain claims."""
+        self.unseen.clear()
+        for points in self.points.values():
+            points.update({priority: max(point, horizon) for priority, point in points.items()})
+
+    def spend(self, counts: Mapping[str, int]) -> None:
+        """Take in how many jobs of each queue were claimed on the way to its edge."""
+        for name, unseen in self.unseen.items():
+            unseen.left -= counts.get(name, 0)
+
+    def to_scout(self, now: float) -> dict[str, list[Span]]:
+        """Return the unseen rows, by queue, in which an edge is to be found now."""
+        return {
+            name: [
+                Span(priority, unseen.begins[priority], self.points[name][priority])
+                for priority in sorted(unseen.begins, reverse=True)
+            ]
+            for name, unseen in self.unseen.items()
+            if (unseen.left <= 0 if unseen.edge is not None else now >= self.scout_not_before)
+        }
+
+    def take_edge(self, scouted: Scouted, walk: int) -> None:
+        """Take in what a scout found in a queue: claim up to its edge, or pass that where nothing is."""
+        unseen = self.unseen.get(scouted.queue_name)
+        if unseen is None:
+            return
+        unseen.edge = scouted.edge or WHOLE
+        unseen.left = walk * 3 // 4  # so that the next edge is known before this one is reached
+        if scouted.found:
+            self.has_edge = True
+        else:
+            self.pass_edge(scouted.queue_name)
+
+    def portion_times(self, queue_names: Set[str]) -> list[float]:
+        """Return the times when the next portion of older rows in these queues can be taken in."""
+        found = [unseen for name, unseen in self.unseen.items() if name in queue_names]
+        if self.has_edge and found:
+            return [0.0]
+        return [self.scout_not_before] if any(unseen.edge is None for unseen in found) else []

@@ -48,7 +48,7 @@ def run(dispatcher: Dispatcher, statements: Sequence[Statement], ended: Sequence
     assert dispatcher.connection is not None
     rest = [statement for statement in statements if statement[0] not in finish.STATEMENTS]
     try:
-        return run_together(dispatcher.connection, statements, meanwhile=dispatcher.tell)
+        return run_together(dispatcher.connection, statements, meanwhile=dispatcher.catch_up)
     except REFUSALS as error:
         if len(rest) == len(statements):
             raise

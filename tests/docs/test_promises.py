@@ -15,7 +15,8 @@ from django.test import override_settings
 from django_jobs.core.states import State
 from django_jobs.management.commands.runjobs import log_to_console
 from django_jobs.models import Job, Worker
-from django_jobs.worker.claiming import Claiming, Served
+from django_jobs.worker.claiming import Claiming
+from django_jobs.worker.requests import Served
 from example_project.shop.models import Order
 from tests.docs import touring
 from tests.docs.blocks import ROOT, blocks

@@ -62,9 +62,9 @@ def due(link, count=100):
 
 
 def priorities(backlog):
-    """Return the points that a worker has after a survey: one for each priority with waiting rows."""
+    """Return the spans that a worker has after a survey: one for each priority with waiting rows."""
     found = set(range(-100, 101)) if backlog.get("mixed") else {backlog.get("priority", 0)}
-    return dict.fromkeys(sorted(found | {1}), claim.BEGINNING)
+    return [claim.Span(priority, claim.BEGINNING) for priority in sorted(found | {1}, reverse=True)]
 
 
 def explained(link, statement):
@@ -82,7 +82,7 @@ def statements(backlog):
     """Return the hot statements of a worker that knows what waits."""
     names = QUEUES if backlog.get("queues") else ["q00"]
     after = [claim.Room(name, 100, priorities(backlog)) for name in names]
-    plain = [claim.Room(name, 100, {}) for name in names]
+    plain = [claim.Room(name, 100) for name in names]
     return {
         "CLAIM": (claim.claim(WORKER, plain, KNOWN, 100), {INDEX, f"{TABLE}_pkey"}),
         "CLAIM_AFTER": (claim.claim_after(WORKER, after, KNOWN, 100), {INDEX, f"{TABLE}_pkey"}),
@@ -175,9 +175,9 @@ def test_what_expired_is_found_without_a_walk_over_what_is_kept(link):
 class TestJobsOfOthers:
     """A backlog of tasks that this worker doesn't know, or that the other kind of slot runs."""
 
-    def claimed_and_read(self, link, points):
-        room = [claim.Room("q00", 10, points)]
-        make = claim.claim_after if points else claim.claim
+    def claimed_and_read(self, link, *spans):
+        room = [claim.Room("q00", 10, spans)]
+        make = claim.claim_after if spans else claim.claim
         statement = make(WORKER, room, ["other.task"], 10)
         with link.transaction(force_rollback=True):
             found = len(link.execute(*statement).fetchall())
@@ -187,21 +187,21 @@ class TestJobsOfOthers:
         fill(link)
         fill(link, task="other.task", count=5, priority=-1)
 
-        found, pages = self.claimed_and_read(link, {})
+        found, pages = self.claimed_and_read(link)
         assert found == 0
-        assert pages < self.claimed_and_read(link, {0: claim.BEGINNING})[1] / 4
+        assert pages < self.claimed_and_read(link, claim.Span(0, claim.BEGINNING))[1] / 4
 
     def test_a_plain_claim_finds_what_is_among_the_first(self, link):
         fill(link, count=claim.LONGEST_WALK - 100)
         fill(link, task="other.task", count=5, priority=-1)
 
-        assert self.claimed_and_read(link, {})[0] == 5
+        assert self.claimed_and_read(link)[0] == 5
 
     def test_a_claim_after_points_finds_what_is_behind_them(self, link):
         fill(link)
         fill(link, task="other.task", count=5)
 
-        assert self.claimed_and_read(link, {0: claim.BEGINNING})[0] == 5
+        assert self.claimed_and_read(link, claim.Span(0, claim.BEGINNING))[0] == 5
 
 
 def test_a_claim_that_walks_over_a_backlog_is_noticed(link):

@@ -17,6 +17,7 @@ from django_jobs.models import Attempt, Job, Queue
 from django_jobs.store.claim import (
     BEGINNING,
     Room,
+    Span,
     claim,
     claim_after,
     claimed,
@@ -36,13 +37,24 @@ LARGEST_INTEGER = 2**31 - 1
 
 def plain(cursor, *rooms, limit=100, tasks=KNOWN):
     """Claim from queues, given as names or as (name, room)."""
-    wanted = [Room(name, room, {}) for name, room in map(with_room, rooms or ("default",))]
+    wanted = [Room(name, room) for name, room in map(with_room, rooms or ("default",))]
     return claimed(run(cursor, claim(WORKER, wanted, tasks, limit)))
+
+
+def spans_behind(points):
+    return [Span(priority, points[priority]) for priority in sorted(points, reverse=True)]
 
 
 def after(cursor, *rooms, limit=100, tasks=KNOWN):
     """Claim behind points, given as (queue, {priority: point}) or (queue, {…}, room)."""
-    wanted = [Room(name, room[0] if room else 100, points) for name, points, *room in rooms]
+    wanted = [
+        Room(
+            name,
+            room[0] if room else 100,
+            spans_behind(points),
+        )
+        for name, points, *room in rooms
+    ]
     return claimed(run(cursor, claim_after(WORKER, wanted, tasks, limit)))
 
 

@@ -11,7 +11,7 @@ from psycopg.errors import DivisionByZero
 from django_jobs.core.records import Completed
 from django_jobs.core.states import State
 from django_jobs.models import Job
-from django_jobs.store.claim import BEGINNING, Room, claim, claim_after, claimed
+from django_jobs.store.claim import BEGINNING, Room, Span, claim, claim_after, claimed
 from django_jobs.store.finish import finish
 from django_jobs.store.link import run_together
 from tests import jobs
@@ -26,7 +26,7 @@ def fill(count):
 
 def test_jobs_that_someone_else_is_claiming_are_skipped(links):
     first, second = (row() for _ in range(2))
-    rooms = [Room("default", 10, {})]
+    rooms = [Room("default", 10)]
     one, other = links(), links()
 
     with one.transaction():
@@ -39,8 +39,8 @@ def test_jobs_that_someone_else_is_claiming_are_skipped(links):
 def test_no_job_is_claimed_twice(links):
     fill(300)
     barrier = Barrier(4)
-    rooms = [Room(f"q{number}", 10, {}) for number in range(3)]
-    behind = [Room(f"q{number}", 10, {0: BEGINNING}) for number in range(3)]
+    rooms = [Room(f"q{number}", 10) for number in range(3)]
+    behind = [Room(f"q{number}", 10, [Span(0, BEGINNING)]) for number in range(3)]
 
     def work(worker):
         link = links()
@@ -65,7 +65,7 @@ def test_a_cycle_writes_and_claims_in_one_transaction(links):
     """A hundred outcomes and a hundred claims are two statements and one commit."""
     link = links()
     fill(200)
-    rooms = [Room(f"q{number}", 100, {}) for number in range(3)]
+    rooms = [Room(f"q{number}", 100) for number in range(3)]
     claimed_first = claimed(link.execute(*claim(1, rooms, KNOWN, 100)).fetchall())
     running = {job.pk: job for job in Job.objects.filter(state=State.RUNNING)}
     done = [run_of(running[job.id], Completed(return_value=None, keep=None)) for job in claimed_first]
@@ -84,7 +84,7 @@ def test_a_cycle_writes_and_claims_in_one_transaction(links):
 def test_when_one_statement_fails_none_has_happened(links):
     link = links()
     job = row()
-    statements = [claim(1, [Room("default", 1, {})], KNOWN, 1), ("SELECT 1 / %(nothing)s", {"nothing": 0})]
+    statements = [claim(1, [Room("default", 1)], KNOWN, 1), ("SELECT 1 / %(nothing)s", {"nothing": 0})]
 
     with pytest.raises(DivisionByZero):
         run_together(link, statements)

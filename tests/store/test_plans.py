@@ -33,7 +33,7 @@ FILL = """
       FROM generate_series(1, %(count)s) AS n
 """
 
-PLACES = {0: claim.BEGINNING, 5: claim.BEGINNING}
+PLACES = [claim.Span(5, claim.BEGINNING), claim.Span(0, claim.BEGINNING)]
 DONE = Completed(return_value=None, keep=None)
 DELETED = Completed(return_value=None, keep=timedelta(0))
 

@@ -13,17 +13,20 @@ from hypothesis import strategies as st
 from django_jobs.core.records import Point, Wake
 from django_jobs.core.states import State
 from django_jobs.models import Job
-from django_jobs.store import claim
-from django_jobs.store.claim import Place
+from django_jobs.store import claim, scout
+from django_jobs.store.claim import Place, Span
 from django_jobs.store.cursor import run
+from django_jobs.store.scout import Edge, Scouted
+from django_jobs.worker import requests as requests_module
 from django_jobs.worker.claiming import (
     GLANCE_SECONDS,
     HORIZON_SECONDS,
     PLAIN_SHARE,
+    SCOUT_SHARE,
     SILENCE_MARGIN,
     Claiming,
-    Served,
 )
+from django_jobs.worker.requests import PORTION, Served
 from tests import jobs
 from tests.rows import WORKER, claimed_job
 
@@ -48,6 +51,14 @@ def settled(of, now=0.0):
         of.took(request, [], now, 0.0)
     of.surveyed([], now, 0.0)
     return of
+
+
+def scouts(of, now, *, free=10):
+    return of.searches(now, dict.fromkeys(of.reaches, free))
+
+
+def horizon(now):
+    return Point(NOW + timedelta(seconds=now - HORIZON_SECONDS), 0)
 
 
 def seconds_left(of, now, *, free=10, in_flight=None):
@@ -127,15 +138,26 @@ class TestWoken:
 
     def test_by_a_late_commit_goes_back_to_it(self):
         of = settled(claiming())
-        of.reaches["sync"].advance(job(9))
+        of.woken([wake(seconds=0.8)], 1.0, silence=0)
+
+        of.woken([wake(seconds=0.5)], 1.0, silence=0)
+
+        assert of.reaches["sync"].points["default"][0] == Point(NOW + timedelta(seconds=0.5), 0)
+
+    def test_by_a_much_older_job_looks_at_once_how_far_a_claim_may_go_back_to_it(self):
+        """There may be a million rows between it and the present."""
+        of = settled(claiming())
+        of.woken([wake()], 1.0, silence=0)
+        of.reaches["sync"].scout_not_before = 100.0
 
         of.woken([wake(seconds=-60)], 1.0, silence=0)
 
-        assert of.reaches["sync"].points["default"][0] == Point(NOW - timedelta(seconds=60), 0)
+        [search] = scouts(of, 1.0)
+        assert search.spans == {"default": [Span(0, Point(NOW - timedelta(seconds=60), 0), Point(NOW, 0))]}
 
     def test_by_a_later_job_goes_back_no_further_than_it_came(self):
         of = settled(claiming())
-        of.reaches["sync"].advance(job(1))
+        of.reaches["sync"].advance(job(1), horizon(0.0), full=False, plain=False)
 
         of.woken([wake(seconds=10**6)], 1.0, silence=0)
 
@@ -466,11 +488,202 @@ class TestShareOfTheTime:
         assert of.is_survey_due(PLAIN_SHARE + 0.1)
 
 
+def unseen_of(of, kind="sync"):
+    return of.reaches[kind].unseen["default"].begins
+
+
+class TestOlderRows:
+    """Of which there may be millions, and none for this kind of slot: they are taken in portions."""
+
+    OLD = NOW - timedelta(1)
+
+    def found(self, *, due_in=-60.0, priorities=(0,)):
+        """Have a survey find old rows that a plain claim may not take."""
+        of = settled(claiming())
+        of.surveyed([Place("default", p, due_in, None, False) for p in priorities], 0.0, 0.0)
+        [request] = requests(of, 0.0)
+        assert request.plain
+        of.took(request, [], 0.0, 0.0)
+        return of
+
+    def scouted(self, of, edge, *, found, now=0.0, seconds=0.01):
+        [search] = scouts(of, now)
+        of.scouted(search, [Scouted("default", edge, found)], now, seconds)
+        return search
+
+    def test_are_scouted_before_any_claim_goes_over_them(self):
+        of = self.found()
+
+        assert requests(of, 0.0) == []
+        assert seconds_left(of, 0.0) == 0.0
+        [search] = scouts(of, 0.0)
+        assert search.spans == {"default": [Span(0, claim.BEGINNING, horizon(0.0))]}
+        assert search.walk == PORTION
+
+    def test_are_claimed_up_to_the_edge(self):
+        of = self.found()
+        self.scouted(of, Edge(0, Point(self.OLD, 7)), found=True)
+
+        assert seconds_left(of, 0.0) == 0.0
+        [request] = requests(of, 0.0)
+
+        assert request.rooms[0].spans == [
+            Span(0, claim.BEGINNING, Point(self.OLD, 7)),
+            Span(0, horizon(0.0)),
+        ]
+
+    def test_behind_the_edge_are_scouted_next(self):
+        of = self.found()
+        self.scouted(of, Edge(0, Point(self.OLD, 7)), found=True)
+        [request] = requests(of, 0.0)
+        of.took(request, [], 1.0, 0.0)
+
+        [search] = scouts(of, 1.0)
+
+        assert search.spans == {"default": [Span(0, Point(self.OLD, 7), horizon(1.0))]}
+
+    def test_are_passed_without_a_claim_where_nothing_is_found(self):
+        of = self.found()
+        self.scouted(of, Edge(0, Point(self.OLD, 7)), found=False)
+
+        assert requests(of, 0.0) == []
+        assert unseen_of(of) == {0: Point(self.OLD, 7)}
+
+    def test_take_a_small_share_of_the_time_where_nothing_is_found(self):
+        of = self.found()
+        self.scouted(of, Edge(0, Point(self.OLD, 7)), found=False, now=1.0, seconds=0.02)
+
+        assert scouts(of, 1.0) == []
+        assert seconds_left(of, 1.0) == pytest.approx(SCOUT_SHARE * 0.02)
+        assert len(scouts(of, 1.0 + SCOUT_SHARE * 0.02)) == 1
+
+    def test_are_all_seen_when_no_edge_is_found(self):
+        of = self.found()
+        self.scouted(of, None, found=True)
+        [request] = requests(of, 0.0)
+        assert request.rooms[0].spans == [
+            Span(0, claim.BEGINNING, horizon(0.0)),
+            Span(0, horizon(0.0)),
+        ]
+        of.took(request, [], 0.0, 0.0)
+
+        assert of.reaches["sync"].unseen == {}
+        assert scouts(of, 0.0) == []
+
+    def test_do_not_delay_what_a_notification_tells_of(self):
+        of = self.found()
+        self.scouted(of, Edge(0, Point(self.OLD, 7)), found=False)
+        of.woken([wake(seconds=1.0)], 1.0, silence=0)
+
+        [request] = requests(of, 1.0)
+
+        assert Span(0, horizon(0.0)) in request.rooms[0].spans
+
+    def test_of_a_lower_priority_wait_for_those_before_the_edge(self):
+        of = self.found(priorities=(9, 5, 0))
+        search = self.scouted(of, Edge(5, Point(self.OLD, 7)), found=True)
+        [request] = requests(of, 0.0)
+
+        assert [span.priority for span in search.spans["default"]] == [9, 5, 0]
+        assert [(span.priority, span.until) for span in request.rooms[0].spans] == [
+            (9, horizon(0.0)),
+            (9, claim.END),
+            (5, Point(self.OLD, 7)),
+            (5, claim.END),
+            (0, claim.END),
+        ]
+        of.took(request, [], 0.0, 0.0)
+        assert unseen_of(of) == {5: Point(self.OLD, 7), 0: claim.BEGINNING}
+
+    def test_are_gone_on_with_behind_what_a_full_claim_took(self):
+        of = self.found()
+        self.scouted(of, Edge(0, Point(self.OLD, 7)), found=True)
+        [request] = requests(of, 0.0, free=2)
+        of.took(request, [claimed_job(id=number, run_after=self.OLD) for number in (3, 4)], 0.0, 0.0)
+        of.reaches["sync"].plain_not_before = 9.0
+        [request] = requests(of, 0.0, free=2)
+
+        assert request.rooms[0].spans[0] == Span(0, Point(self.OLD, 4), Point(self.OLD, 7))
+        assert scouts(of, 0.0) == []
+
+    def test_the_next_edge_is_looked_for_before_the_last_one_is_reached(self):
+        of = self.found()
+        self.scouted(of, Edge(0, Point(self.OLD, 10**6)), found=True)
+        of.reaches["sync"].plain_not_before = 99.0
+        taken = 0
+        while not (search := scouts(of, 0.0, free=500)):
+            [request] = requests(of, 0.0, free=500)
+            given = [claimed_job(id=taken + n + 1, run_after=self.OLD) for n in range(request.limit)]
+            taken += len(given)
+            of.took(request, given, 0.0, 0.0)
+
+        assert PORTION / 2 < taken < PORTION
+        assert search[0].spans["default"][0].after == Point(self.OLD, taken)
+
+    def test_without_a_free_slot_nothing_is_scouted(self):
+        assert scouts(self.found(), 0.0, free=0) == []
+
+    def test_of_a_queue_at_its_limit_leave_the_worker_waiting(self):
+        of = claiming(Served(frozenset({"default"}), frozenset(), {"default": 1}))
+        settled(of)
+        of.surveyed([Place("default", 0, -60.0, None, False)], 0.0, 0.0)
+        self.scouted(of, Edge(0, Point(self.OLD, 7)), found=True)
+
+        assert seconds_left(of, 0.0, in_flight={"default": 1}) > 1
+
+    def test_of_a_paused_queue_are_looked_at_again_after_the_pause(self):
+        of = self.found()
+        self.scouted(of, None, found=True)
+        [request] = requests(of, 0.0)
+        of.took(request, [], 0.0, 0.0)  # it gives nothing while it is paused
+        of.surveyed([Place("default", 0, -60.0, None, True)], 5.0, 0.0)
+        of.surveyed([Place("default", 0, -60.0, None, False)], 10.0, 0.0)
+
+        assert unseen_of(of) == {0: claim.BEGINNING}
+
+    def test_are_what_came_while_all_slots_were_busy_for_long(self):
+        of = self.found(due_in=-0.5)
+        of.reaches["sync"].hungry = True
+        [request] = requests(of, 0.0)
+        of.took(request, [], 0.0, 0.0)
+        assert scouts(of, 0.0) == []
+        of.surveyed([Place("default", 0, -60.0, None, False)], 60.0, 0.0)
+
+        [search] = scouts(of, 60.0)
+
+        assert search.spans == {"default": [Span(0, horizon(0.0), horizon(60.0))]}
+
+    def test_are_none_where_the_first_job_is_a_young_one(self):
+        of = self.found()
+        of.surveyed([Place("default", 0, -0.5, None, False)], 5.0, 0.0)
+
+        assert scouts(of, 5.0) == []
+        assert of.reaches["sync"].unseen == {}
+
+    def test_are_left_to_plain_claims_when_a_claim_takes_too_long(self):
+        of = self.found()
+        of.give_up_the_walk(60.0)
+
+        assert of.reaches["sync"].unseen == {}
+        [request] = requests(of, 60.0)
+        assert request.plain
+
+    def test_that_new_jobs_queue_up_behind_are_seen_in_full(self):
+        """A claim filled by what is newer than its point leaves the older rows where they were."""
+        reach = self.found().reaches["sync"]
+        reach.advance(
+            claimed_job(id=1, run_after=NOW + timedelta(seconds=5)), horizon(9.0), full=True, plain=False
+        )
+
+        assert reach.unseen["default"].begins == {0: claim.BEGINNING}
+        assert reach.points["default"] == {0: horizon(9.0)}
+
+
 class TestPoints:
     def test_only_move_forward(self):
         reach = claiming().reaches["sync"]
         for number in (3, 1, 2):
-            reach.advance(job(number))
+            reach.advance(job(number), horizon(0.0), full=False, plain=False)
 
         assert reach.points == {"default": {0: Point(NOW + timedelta(3), 3)}}
 
@@ -481,20 +694,20 @@ class TestPoints:
         of.reaches["sync"].hungry = True
         [request] = requests(of, now, free=free)
         assert request.plain == plain
-        points = dict(request.rooms[0].points)
+        spans = list(request.rooms[0].spans)
         of.took(request, found, now, 0.0)
-        return points
+        return spans
 
     def test_pass_over_what_a_claim_saw_and_left(self):
         """Such as a million jobs of the event loop, which no claim for threads may take."""
         of = settled(claiming())
-        of.surveyed([Place("default", 0, -60.0, None, False)], 0.0, 0.0)
+        of.surveyed([Place("default", 0, -0.5, None, False)], 0.0, 0.0)
         self.claims(of, [], plain=True, now=0.0)
         first = self.claims(of, [], plain=False)
         second = self.claims(of, [], plain=False)
 
-        assert first == {0: claim.BEGINNING}
-        assert second == {0: Point(NOW + timedelta(seconds=5.0 - HORIZON_SECONDS), 0)}
+        assert first == [Span(0, claim.BEGINNING)]
+        assert second == [Span(0, horizon(5.0))]
 
     def test_pass_over_nothing_when_a_claim_came_back_full(self):
         of = settled(claiming())
@@ -503,7 +716,7 @@ class TestPoints:
         self.claims(of, [], plain=True, now=0.0)
         self.claims(of, old, plain=False)
 
-        assert of.reaches["sync"].points == {"default": {0: Point(NOW - timedelta(1), 2)}}
+        assert unseen_of(of) == {0: Point(NOW - timedelta(1), 2)}
 
     def test_go_back_to_what_a_plain_claim_found_when_there_may_be_more(self):
         """Such as after a pause, during which claims found nothing."""
@@ -514,7 +727,7 @@ class TestPoints:
         self.claims(of, [], plain=False)
         self.claims(of, old, plain=True)
 
-        assert of.reaches["sync"].points == {"default": {0: Point(NOW - timedelta(1), 2)}}
+        assert unseen_of(of) == {0: Point(NOW - timedelta(1), 2)}
 
     def test_are_kept_for_what_is_due_soon(self):
         of = settled(claiming())
@@ -526,7 +739,7 @@ class TestPoints:
     def test_are_kept_by_queue_and_priority(self):
         reach = claiming().reaches["sync"]
         for queue, priority in [("a", 0), ("a", 1), ("b", 0)]:
-            reach.advance(job(1, queue=queue, priority=priority))
+            reach.advance(job(1, queue=queue, priority=priority), horizon(0.0), full=False, plain=False)
 
         assert {queue: set(points) for queue, points in reach.points.items()} == {"a": {0, 1}, "b": {0}}
 
@@ -546,7 +759,7 @@ def test_what_is_due_is_claimed_within_milliseconds_whether_it_was_told_of_or_no
     now, late = 1.0, []
     while waiting and now < 10.0:
         for request in requests(of, now):
-            after = NOW if request.plain else request.rooms[0].points[0].run_after
+            after = NOW if request.plain else request.rooms[0].spans[-1].after.run_after
             found = [at for at in waiting if at <= now and NOW + timedelta(seconds=at) > after]
             late += [now - at for at in found]
             waiting = [at for at in waiting if at not in found]
@@ -568,6 +781,7 @@ queue_names = st.sampled_from(["a", "b"])
 priorities = st.sampled_from([0, 0, 5])
 minutes = st.integers(1, 9)
 STEPS = st.one_of(
+    st.tuples(st.just("insert others"), queue_names, priorities, minutes, st.integers(1, 5)),
     st.tuples(st.just("insert"), queue_names, priorities, minutes, st.booleans()),
     st.tuples(st.just("commit late"), queue_names, priorities, minutes, st.booleans()),
     st.tuples(st.just("claim"), st.integers(1, 3)),
@@ -586,6 +800,16 @@ class Simulation:
         self.claiming = claiming(queues=("a",))
         self.claimed = []
         self.late = []
+
+    def insert_others(self, queue, priority, age, count):
+        """Insert jobs of a task that this worker doesn't know, one microsecond after the other."""
+        self.cursor.execute(
+            "INSERT INTO django_jobs_job (queue_name, task_path, args, kwargs, priority, state, attempt,"
+            " uncounted, meta, enqueued_at, run_after)"
+            " SELECT %s, 'others.task', '[]', '{}', %s, 'READY', 0, 0, '{}', now(),"
+            " now() - %s * interval '1 minute' + n * interval '1 us' FROM generate_series(1, %s) AS n",
+            [queue, priority, age, count],
+        )
 
     def insert(self, queue, priority, age, notified):
         self.cursor.execute(
@@ -610,6 +834,9 @@ class Simulation:
             assert len(found) <= free
             self.claimed += found
             self.claiming.took(request, found, self.now, 0.002)
+        for search in scouts(self.claiming, self.now, free=free):
+            rows = run(self.cursor, scout.scout(search.spans, KNOWN, search.walk))
+            self.claiming.scouted(search, scout.scouted(rows), self.now, 0.001)
         if self.claiming.is_survey_due(self.now):
             places = claim.surveyed(run(self.cursor, claim.survey()))
             self.claiming.surveyed(places, self.now, 0.001)
@@ -635,15 +862,22 @@ class Simulation:
             self.now += max(0.0005, seconds_left(self.claiming, self.now, free=100))
 
 
+@pytest.fixture
+def small_portions(monkeypatch):
+    """So that a few rows are many."""
+    monkeypatch.setattr(requests_module, "PORTION", 2)
+    monkeypatch.setattr(requests_module, "SMALLEST_PORTION", 1)
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(STEPS, max_size=25))
-def test_whatever_happens_every_job_is_claimed(db, steps):
+def test_whatever_happens_every_job_is_claimed(db, small_portions, steps):
     with transaction.atomic(), connection.cursor() as cursor:
         simulation = Simulation(cursor)
         for name, *arguments in steps:
             getattr(simulation, name.replace(" ", "_"))(*arguments)
         simulation.come_to_rest()
 
-        assert not Job.objects.filter(state=State.READY).exists()
+        assert not Job.objects.filter(state=State.READY, task_path=KNOWN[0]).exists()
         assert len({(job.id, job.attempt) for job in simulation.claimed}) == len(simulation.claimed)
         transaction.set_rollback(True)

@@ -84,21 +84,77 @@ def test_a_hundred_jobs_are_two_statements_in_one_round_trip_and_one_commit(whee
     assert Job.objects.filter(state=State.SUCCESSFUL).count() == 2 * SLOTS
 
 
-def test_outcomes_are_announced_while_the_server_stores_the_next(wheel, monkeypatch):
-    dispatcher, told = wheel.dispatcher, []
-    monkeypatch.setattr(dispatcher, "announce", lambda end: told.append(end.job.id))
-    jobs.ok.enqueue_many(() for _ in range(3 * SLOTS))
-    dispatcher.tick()
-    first = {job.id for job in wheel.end_all()}
-    wheel.turn()
-    second = {job.id for job in wheel.end_all()}
-    assert told == []
+class TestWhileTheServerIsAtTheNextBatch:
+    """The last one's answer is dealt with then, and not while the server has nothing to do."""
 
-    wheel.turn()
-    assert set(told) == first
+    @pytest.fixture
+    def busy(self, wheel, monkeypatch):
+        """A wheel with jobs in all slots; `did` counts what it does by how many statements it had sent."""
+        wheel.did = Counter()
 
-    dispatcher.tick()
-    assert set(told) == first | second
+        def begin(given):
+            wheel.did["begun", wheel.counts["statements"]] += len(given)
+
+        def tell(end):
+            wheel.did["told", wheel.counts["statements"]] += 1
+
+        monkeypatch.setattr(wheel.worker.threads, "submit", begin)
+        monkeypatch.setattr(wheel.dispatcher, "announce", tell)
+        jobs.ok.enqueue_many(() for _ in range(3 * SLOTS))
+        while wheel.turn():
+            pass
+        wheel.did.clear()
+        return wheel
+
+    def end_ten(self, wheel, *, more):
+        """Turn the wheel when ten jobs have ended and, or not, something `more` is at hand."""
+        for job in list(wheel.dispatcher.ledger.in_flight.values())[:10]:
+            wheel.dispatcher.events.put(Ended(job, Completed(return_value=None, keep=None), seconds=1.0))
+        wheel.dispatcher.wait(0)
+        if more:
+            wheel.dispatcher.nudge()
+        wheel.turn()
+
+    def test_what_was_claimed_begins_and_what_was_stored_is_told(self, busy):
+        self.end_ten(busy, more=True)
+        assert not busy.did
+
+        self.end_ten(busy, more=True)
+
+        assert busy.did == {("begun", 2): 10, ("told", 2): 10}
+
+    def test_but_at_once_where_no_batch_is_at_hand(self, busy):
+        self.end_ten(busy, more=False)
+
+        assert busy.did == {("begun", 2): 10, ("told", 2): 10}
+
+    def test_and_also_when_it_gets_none_after_all(self, busy):
+        self.end_ten(busy, more=True)
+        busy.dispatcher.claiming.wants_survey = False
+        for reach in busy.dispatcher.claiming.reaches.values():
+            reach.hungry = reach.wants_plain = reach.streak = False
+
+        assert busy.turn() == {}
+        assert busy.did == {("begun", 0): 10, ("told", 0): 10}
+
+    def test_what_was_claimed_goes_back_when_the_worker_is_to_stop(self, busy):
+        self.end_ten(busy, more=True)
+        busy.dispatcher.stop()
+        busy.dispatcher.wait(0)
+        busy.turn()
+        busy.dispatcher.wait(0)
+        busy.turn()
+
+        assert ("begun", 0) not in busy.did
+        assert Job.objects.filter(state=State.RUNNING).count() == SLOTS - 10
+
+    def test_what_was_claimed_begins_when_the_connection_is_lost(self, busy):
+        self.end_ten(busy, more=True)
+        busy.counts.clear()
+
+        busy.dispatcher.reset()
+
+        assert busy.did == {("begun", 0): 10, ("told", 0): 10}
 
 
 def test_what_was_captured_of_a_hundred_jobs_is_one_more_in_the_same_round_trip_and_commit(wheel):

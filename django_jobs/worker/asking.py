@@ -1,0 +1,74 @@
+"""What the dispatcher asks the tables in one turn of its wheel, and what it does with each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django_jobs.core.records import Ended
+from django_jobs.store import claim, scout
+from django_jobs.store.cursor import Rows, Statement
+from django_jobs.worker.requests import Request, Search
+
+if TYPE_CHECKING:
+    from django_jobs.worker.dispatcher import Dispatcher
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A statement, and what takes in its answer: the rows, when they came, and after how many seconds."""
+
+    statement: Statement
+    take_in: Callable[[Rows, float, float], None]
+
+
+def questions(dispatcher: Dispatcher, now: float, leaving: Sequence[Ended]) -> list[Question]:
+    """
+    Return what to ask now: claims, with room for as many as `leaving` makes, scouts and the survey.
+
+    Answers are taken in in this order, and each was asked for by what was known before all of them.
+    """
+    claiming = dispatcher.claiming
+    found: list[Question] = []
+    if dispatcher.duties.is_doubtful():  # the heartbeat is due before the next turn
+        claiming.look_everywhere()
+    else:
+        free = dispatcher.ledger.free(leaving)
+        requests = claiming.requests(now, free, dispatcher.ledger.queue_counts)
+        found += [claim_of(dispatcher, request) for request in requests]
+        found += [scout_of(dispatcher, search) for search in claiming.searches(now, free)]
+    if claiming.is_survey_due(now):
+        found.append(survey_of(dispatcher))
+    return found
+
+
+def claim_of(dispatcher: Dispatcher, request: Request) -> Question:
+    """Return the claim that is requested; what it brings goes to the slots."""
+
+    def take_in(rows: Rows, now: float, seconds: float) -> None:
+        jobs = claim.claimed(rows)
+        dispatcher.claiming.took(request, jobs, now, seconds)
+        dispatcher.take(jobs)
+
+    make = claim.claim if request.plain else claim.claim_after
+    tasks = dispatcher.tasks[request.kind]
+    return Question(make(dispatcher.worker, request.rooms, tasks, request.limit), take_in)
+
+
+def scout_of(dispatcher: Dispatcher, search: Search) -> Question:
+    """Return a scout."""
+
+    def take_in(rows: Rows, now: float, seconds: float) -> None:
+        dispatcher.claiming.scouted(search, scout.scouted(rows), now, seconds)
+
+    return Question(scout.scout(search.spans, dispatcher.tasks[search.kind], search.walk), take_in)
+
+
+def survey_of(dispatcher: Dispatcher) -> Question:
+    """Return the survey."""
+
+    def take_in(rows: Rows, now: float, seconds: float) -> None:
+        dispatcher.claiming.surveyed(claim.surveyed(rows), now, seconds)
+
+    return Question(claim.survey(), take_in)
