@@ -7,7 +7,7 @@ and priority. Its rules:
 - A claim after points is made when something may be there: after a notification (which sets the point back
   to the new job), when a due time has come, or when the last claim came back full.
 - A plain claim, from the front, is made after a poll that found due jobs, when a streak of full
-  claims ends, and now and then during one: whenever the plain claims of late took under 5 % of the time.
+  claims ends, and now and then during one: whenever those of late, and surveys, took under 5 % of the time.
 - Points move forward, but for a notification of an earlier job, or a plain claim that came back full.
 - A claim after points that wasn't filled has seen all there was, so its points move up to the present: what
   it left is for other kinds of slots or other workers, and may be long.
@@ -31,8 +31,12 @@ from django_jobs.store.scout import Scouted
 from django_jobs.worker.reach import Reach
 from django_jobs.worker.requests import Request, Search, Served
 
-PLAIN_SHARE = 20
-"""A plain claim waits this many times the last one's duration: they take under 5 % of the time."""
+FRONT_SHARE = 20
+"""
+What begins at the front of the index, plain claims and surveys, waits this many times its own last duration,
+and as many times that as there are kinds of it: together they take under 5 % of the time. While a transaction
+is held open elsewhere, each walks over all that was claimed since.
+"""
 
 SCOUT_SHARE = 9
 """A scout waits this many times the duration of the last one that found nothing: under 10 % of the time."""
@@ -73,6 +77,7 @@ class Claiming:
     ) -> None:
         self.served = served
         self.reaches = {kind: Reach() for kind in kinds}
+        self.front_share = FRONT_SHARE * (len(self.reaches) + 1)
         self.own = frozenset(name for name in {*queues, *(served.names or ())} if name in served)
         """Queues that the code or the command line names."""
         self.queues = sorted(self.own)
@@ -188,7 +193,7 @@ class Claiming:
             self.lively[job.queue_name, job.priority] = now
         self.turn_past(request, jobs)
         if request.plain:
-            reach.plain_not_before = now + PLAIN_SHARE * seconds
+            reach.plain_not_before = now + self.front_share * seconds
         else:
             reach.has_edge = False
             reach.spend(counts)
@@ -313,7 +318,7 @@ class Claiming:
     def surveyed(self, places: Sequence[Place], now: float, seconds: float) -> None:
         """Take in what waits where, and when the first of it is due."""
         self.wants_survey = False
-        self.survey_not_before = now + PLAIN_SHARE * seconds
+        self.survey_not_before = now + self.front_share * seconds
         self.poll_at = now + self.poll_seconds * self.jitter()
         self.due_at = None
         self.lively = {place: at for place, at in self.lively.items() if now - at < LATELY_SECONDS}

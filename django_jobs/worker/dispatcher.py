@@ -52,6 +52,10 @@ BATCH = 500
 """Outcomes written in one cycle."""
 
 
+FEW = 10
+"""So few jobs that were claimed begin at once, whatever else is at hand."""
+
+
 class Nudge:
     """An event without news: the loop is to look again."""
 
@@ -208,6 +212,8 @@ class Dispatcher:
             question.take_in(rows, monotonic(), took)
         if not statements or (self.events.empty() and not self.ledger.ended):
             self.catch_up()  # or it is done while the server is at the next batch
+        elif len(self.unstarted) <= FEW:
+            self.start()
 
     def finishing(self, ended: Sequence[Ended]) -> list[Statement]:
         """Return the statements that write `ended`."""
