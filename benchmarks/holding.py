@@ -22,8 +22,8 @@ from benchmarks.latency import BODIES, arrivals
 from benchmarks.scale import UPDATES
 from benchmarks.sizes import Sizes
 
-STOCK = 40_000
-"""Jobs that wait at the least; the counter that tells how many are done is up to a second old."""
+STOCK = 150_000
+"""Jobs that wait at the least: some seconds of work; the counter of those done is up to a second old."""
 
 PART = 20_000
 """Jobs inserted at once."""

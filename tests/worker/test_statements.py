@@ -10,11 +10,13 @@ from django.db import connection
 from django_jobs.core.records import Captured, ClaimedJob, Completed, Ended
 from django_jobs.core.states import State
 from django_jobs.models import Job
+from django_jobs.worker.dispatcher import FEW
 from django_jobs.worker.options import WorkerOptions
 from django_jobs.worker.process import Worker
 from tests import jobs
 
 SLOTS = 100
+SOME = 2 * FEW
 
 
 class Wheel:
@@ -106,9 +108,9 @@ class TestWhileTheServerIsAtTheNextBatch:
         wheel.did.clear()
         return wheel
 
-    def end_ten(self, wheel, *, more):
-        """Turn the wheel when ten jobs have ended and, or not, something `more` is at hand."""
-        for job in list(wheel.dispatcher.ledger.in_flight.values())[:10]:
+    def end_some(self, wheel, count=SOME, *, more):
+        """Turn the wheel when some jobs have ended and, or not, something `more` is at hand."""
+        for job in list(wheel.dispatcher.ledger.in_flight.values())[:count]:
             wheel.dispatcher.events.put(Ended(job, Completed(return_value=None, keep=None), seconds=1.0))
         wheel.dispatcher.wait(0)
         if more:
@@ -116,29 +118,34 @@ class TestWhileTheServerIsAtTheNextBatch:
         wheel.turn()
 
     def test_what_was_claimed_begins_and_what_was_stored_is_told(self, busy):
-        self.end_ten(busy, more=True)
+        self.end_some(busy, more=True)
         assert not busy.did
 
-        self.end_ten(busy, more=True)
+        self.end_some(busy, more=True)
 
-        assert busy.did == {("begun", 2): 10, ("told", 2): 10}
+        assert busy.did == {("begun", 2): SOME, ("told", 2): SOME}
 
     def test_but_at_once_where_no_batch_is_at_hand(self, busy):
-        self.end_ten(busy, more=False)
+        self.end_some(busy, more=False)
 
-        assert busy.did == {("begun", 2): 10, ("told", 2): 10}
+        assert busy.did == {("begun", 2): SOME, ("told", 2): SOME}
+
+    def test_nor_do_few_jobs_wait_for_it(self, busy):
+        self.end_some(busy, FEW, more=True)
+
+        assert busy.did == {("begun", 2): FEW}
 
     def test_and_also_when_it_gets_none_after_all(self, busy):
-        self.end_ten(busy, more=True)
+        self.end_some(busy, more=True)
         busy.dispatcher.claiming.wants_survey = False
         for reach in busy.dispatcher.claiming.reaches.values():
             reach.hungry = reach.wants_plain = reach.streak = False
 
         assert busy.turn() == {}
-        assert busy.did == {("begun", 0): 10, ("told", 0): 10}
+        assert busy.did == {("begun", 0): SOME, ("told", 0): SOME}
 
     def test_what_was_claimed_goes_back_when_the_worker_is_to_stop(self, busy):
-        self.end_ten(busy, more=True)
+        self.end_some(busy, more=True)
         busy.dispatcher.stop()
         busy.dispatcher.wait(0)
         busy.turn()
@@ -146,15 +153,15 @@ class TestWhileTheServerIsAtTheNextBatch:
         busy.turn()
 
         assert ("begun", 0) not in busy.did
-        assert Job.objects.filter(state=State.RUNNING).count() == SLOTS - 10
+        assert Job.objects.filter(state=State.RUNNING).count() == SLOTS - SOME
 
     def test_what_was_claimed_begins_when_the_connection_is_lost(self, busy):
-        self.end_ten(busy, more=True)
+        self.end_some(busy, more=True)
         busy.counts.clear()
 
         busy.dispatcher.reset()
 
-        assert busy.did == {("begun", 0): 10, ("told", 0): 10}
+        assert busy.did == {("begun", 0): SOME, ("told", 0): SOME}
 
 
 def test_what_was_captured_of_a_hundred_jobs_is_one_more_in_the_same_round_trip_and_commit(wheel):
