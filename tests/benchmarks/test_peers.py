@@ -98,7 +98,8 @@ def test_the_command_measures_with_its_own_marks_and_leaves_no_database(broken, 
         # All but the first body are counted, and they are stored after they ran.
         assert run["counted"] == run["jobs"] - 1
         assert run["bodies"] >= run["stored"] > 0
-    assert 0 < figures["p50"][0] <= figures["p99"][0]
+    # A body may begin before its client, busy or not, has noted that enqueueing is done.
+    assert -1000 < figures["p50"][0] <= figures["p99"][0] < 10_000
     assert figures["enqueue"][0] > 0
     assert "| django_jobs | " in printed
     assert databases(server, "django_jobs") == []
