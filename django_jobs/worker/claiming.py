@@ -183,6 +183,8 @@ class Claiming:
     def took(self, request: Request, jobs: Sequence[ClaimedJob], now: float, seconds: float) -> None:
         """Take in what a claim brought, and how long it took."""
         reach = self.reaches[request.kind]
+        # A plain claim looks at the front alone: what lies behind points is still to be claimed.
+        left_behind = request.plain and reach.hungry and any(reach.points.values())
         counts = Counter([job.queue_name for job in jobs])
         ended = self.came_to_an_end(request, counts)
         full = len(ended) < len(request.rooms)
@@ -195,12 +197,11 @@ class Claiming:
         if request.plain:
             reach.plain_not_before = now + self.front_share * seconds
         else:
-            reach.has_edge = False
             reach.spend(counts)
             for room in request.rooms:
                 if room.queue_name in ended:
                     reach.pass_over(room, horizon)
-        reach.hungry = full or request.partial
+        reach.hungry = full or request.partial or left_behind
         if full:
             reach.streak = True
         elif request.plain:
@@ -365,7 +366,7 @@ class Claiming:
             open_queues = {name for name in self.queues if self.room(name, free[kind], in_flight) > 0}
             if open_queues:
                 roomy.append(reach)
-                times += reach.portion_times(open_queues)
+                times += reach.times(open_queues)
         times += [
             reach.plain_not_before
             for reach in roomy

@@ -77,8 +77,6 @@ class Reach:
     """Whether claims came back full since the last plain one that didn't."""
     plain_not_before: float = 0.0
     """When the budget allows the next plain claim."""
-    has_edge: bool = False
-    """Whether a scout found an edge since the last claim after points."""
     scout_not_before: float = 0.0
     """When the budget allows the next scout."""
 
@@ -208,14 +206,12 @@ class Reach:
             return
         unseen.edge = scouted.edge or WHOLE
         unseen.left = walk * 3 // 4  # so that the next edge is known before this one is reached
-        if scouted.found:
-            self.has_edge = True
-        else:
+        if not scouted.found:
             self.pass_edge(scouted.queue_name)
 
-    def portion_times(self, queue_names: Set[str]) -> list[float]:
-        """Return the times when the next portion of older rows in these queues can be taken in."""
-        found = [unseen for name, unseen in self.unseen.items() if name in queue_names]
-        if self.has_edge and found:
+    def times(self, queue_names: Set[str]) -> list[float]:
+        """Return the times when a claim after points or a scout of these queues can be sent."""
+        if self.hungry and any(self.points.get(name) for name in queue_names):
             return [0.0]
-        return [self.scout_not_before] if any(unseen.edge is None for unseen in found) else []
+        unseen = [found for name, found in self.unseen.items() if name in queue_names]
+        return [self.scout_not_before] if any(found.edge is None for found in unseen) else []

@@ -192,6 +192,19 @@ class TestWoken:
 
         assert "new" in {room.queue_name for room in request.rooms}
 
+    def test_while_a_plain_claim_is_due_claims_behind_points_after_it(self):
+        """The job may lie behind more rows of others than a plain claim looks at."""
+        of = settled(claiming())
+        of.woken([wake(seconds=1.0)], 1.0, silence=0)
+        of.look_everywhere()
+        [request] = requests(of, 1.0)
+        assert request.plain
+        of.took(request, [], 1.0, 0.0)
+
+        assert seconds_left(of, 1.0) == 0.0
+        [request] = requests(of, 1.0)
+        assert request.rooms[0].spans == [Span(0, Point(NOW + timedelta(seconds=1), 0))]
+
     def test_by_rubbish_looks_everywhere(self):
         of = settled(claiming())
         of.woken([], 1.0, silence=0)
@@ -242,8 +255,9 @@ class TestWoken:
     def test_after_a_silence_nothing_is_glanced_at(self):
         of = settled(claiming())
         of.woken([wake()], 1.0, silence=0.5)
-        for request in requests(of, 1.6):
-            of.took(request, [], 1.6, 0.0)
+        for _ in range(2):  # a plain claim, then one after points
+            for request in requests(of, 1.6):
+                of.took(request, [], 1.6, 0.0)
         of.surveyed([], 1.6, 0.0)
 
         assert requests(of, 1.7) == []
@@ -391,6 +405,18 @@ class TestManyQueues:
         assert {room.room for room in request.rooms} == {4}
         assert request.limit == 100
 
+    def test_one_that_filled_its_share_is_asked_again_at_once_while_slots_are_free(self):
+        """The others may have nothing for this kind of slot, and the jobs may be long."""
+        of = self.full(settled(claiming(queues="abcd")))
+        of.reaches["sync"].plain_not_before = 99.0
+        [request] = requests(of, 1.0, free=10)
+        given = [job(number, queue="a") for number in range(request.rooms[0].room)]
+        of.took(request, given, 1.0, 0.0)
+
+        assert len(given) == 5
+        assert seconds_left(of, 1.0, free=5) == 0.0
+        assert seconds_left(of, 1.0, free=0) > 1.0
+
     def test_one_that_is_alone_gets_all_of_it(self):
         of = settled(claiming(queues=("a", "b")))
         of.surveyed([Place("a", 0, -1.0, None, False)], 1.0, 0.0)
@@ -502,9 +528,10 @@ class TestOlderRows:
         """Have a survey find old rows that a plain claim may not take."""
         of = settled(claiming())
         of.surveyed([Place("default", p, due_in, None, False) for p in priorities], 0.0, 0.0)
-        [request] = requests(of, 0.0)
-        assert request.plain
-        of.took(request, [], 0.0, 0.0)
+        for plain in (True, False):
+            [request] = requests(of, 0.0)
+            assert request.plain == plain
+            of.took(request, [], 0.0, 0.0)
         return of
 
     def scouted(self, of, edge, *, found, now=0.0, seconds=0.01):
@@ -532,6 +559,22 @@ class TestOlderRows:
             Span(0, claim.BEGINNING, Point(self.OLD, 7)),
             Span(0, horizon(0.0)),
         ]
+
+    def test_are_claimed_up_to_the_edge_also_when_a_plain_claim_comes_between(self):
+        """Or the worker would turn its wheel for nothing until it ends."""
+        of = self.found()
+        self.scouted(of, Edge(0, Point(self.OLD, 7)), found=True)
+        of.reaches["sync"].wants_plain = True
+        [request] = requests(of, 0.0)
+        assert request.plain
+        of.took(request, [], 0.0, 0.0)
+
+        [request] = requests(of, 0.0)
+
+        assert Span(0, claim.BEGINNING, Point(self.OLD, 7)) in request.rooms[0].spans
+        of.took(request, [], 0.0, 0.0)
+        self.scouted(of, Edge(0, Point(self.OLD, 9)), found=False)
+        assert seconds_left(of, 0.0) > 0
 
     def test_behind_the_edge_are_scouted_next(self):
         of = self.found()
