@@ -63,6 +63,7 @@ OPEN_QUEUES = """
             OFFSET 0) AS queue
 """
 
+# Only what is taken is locked: another worker's claim would pass over all the rows that this one looks at.
 CLAIM = (
     TAKE
     + """
@@ -71,13 +72,17 @@ CLAIM = (
     + OPEN_QUEUES
     + """
      CROSS JOIN LATERAL (
-           SELECT ready.id
+           SELECT taken.id
              FROM (SELECT job.id, job.task_path
                      FROM django_jobs_job AS job
                     WHERE job.queue_name = queue.name AND job.state = 'READY' AND job.run_after <= now()
                     ORDER BY job.priority DESC, job.run_after, job.id
-                    LIMIT %(walk)s
-                      FOR UPDATE SKIP LOCKED) AS ready
+                    LIMIT %(walk)s) AS ready
+            CROSS JOIN LATERAL (
+                  SELECT job.id
+                    FROM django_jobs_job AS job
+                   WHERE job.id = ready.id AND job.state = 'READY' AND job.run_after <= now()
+                     FOR UPDATE SKIP LOCKED) AS taken
             WHERE ready.task_path = ANY(%(tasks)s::text[])
             LIMIT queue.room) AS picked
      LIMIT %(limit)s

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django_jobs.core.records import Point
-from django_jobs.store.claim import BEGINNING, SPANS, Span, span_parameters
+from django_jobs.store.claim import SPANS, Span, span_parameters
 from django_jobs.store.cursor import Rows, Statement
 
 READY = f"""
@@ -50,14 +50,6 @@ class Edge:
 
     priority: int
     point: Point
-
-    def is_before(self, priority: int, point: Point) -> bool:
-        """Whether a row of this priority and point comes after the edge."""
-        return priority < self.priority or (priority == self.priority and point > self.point)
-
-
-WHOLE = Edge(-(2**31) - 1, BEGINNING)
-"""An edge behind all rows."""
 
 
 @dataclass(frozen=True, slots=True)

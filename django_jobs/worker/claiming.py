@@ -50,6 +50,12 @@ SOON_POLLS = 2
 STALE_POLLS = 2
 """Polls after which a point is stale that no claim has moved."""
 
+AGAIN_SECONDS = 60.0
+"""
+How often older rows are looked at from the first one on, as far as there are any: what was locked or paused
+when a claim passed it, or came back without a word, is behind the points.
+"""
+
 HORIZON_SECONDS = 1.0
 """How far behind the present points stay, for jobs whose transactions take a moment to commit."""
 
@@ -91,6 +97,10 @@ class Claiming:
         self.poll_at = 0.0
         self.due_at: float | None = None
         """When the next job that isn't due yet will be."""
+        self.again_at: float | None = None
+        """When older rows are looked at from the first one on."""
+        self.paused: set[tuple[str, int]] = set()
+        """Places that were paused at the last survey: of what waits there nothing was seen."""
         self.look_again_at: float | None = None
         """When the first silence of a sender will be over."""
         self.silent_until = 0.0
@@ -244,7 +254,7 @@ class Claiming:
         """Take in what a scout found, and how long it took."""
         reach = self.reaches[search.kind]
         for scouted in found:
-            reach.take_edge(scouted, search.walk)
+            reach.take_edge(scouted, search)
             reach.hungry |= scouted.found
             if not scouted.found:
                 reach.scout_not_before = now + SCOUT_SHARE * seconds
@@ -325,7 +335,11 @@ class Claiming:
         self.lively = {place: at for place, at in self.lively.items() if now - at < LATELY_SECONDS}
         paused = {(place.queue_name, place.priority) for place in places if place.paused}
         waiting = {(place.queue_name, place.priority) for place in places}
-        self.forget_all_but((self.lively.keys() | waiting) - paused)
+        self.forget_all_but((self.lively.keys() | waiting) - paused - self.paused)
+        self.paused = paused
+        again = self.again_at is not None and now >= self.again_at
+        if again or self.again_at is None:
+            self.again_at = now + AGAIN_SECONDS
         due = {place.queue_name for place in places if place.due_in <= 0 and not place.paused}
         self.busy = max(1, sum(name in self.served for name in due))
         horizon = self.horizon(now - seconds)
@@ -337,7 +351,7 @@ class Claiming:
             for reach in self.reaches.values():
                 if place.due_in <= SOON_POLLS * self.poll_seconds:
                     old = place.due_in < -HORIZON_SECONDS
-                    reach.find(place, old=old, horizon=horizon, stale=stale)
+                    reach.find(place, old=old, again=again, horizon=horizon, stale=stale)
                 if place.due_in <= 0:
                     reach.wants_plain = reach.hungry = True
             if place.next_due_in is not None:  # as of then; the answer may have waited for a commit since

@@ -9,12 +9,13 @@ edge, older rows are left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from django_jobs.core.records import ClaimedJob, Point, Wake
 from django_jobs.store.claim import BEGINNING, Place, Room, Span, point_of
-from django_jobs.store.scout import WHOLE, Edge, Scouted
+from django_jobs.store.scout import Edge, Scouted
+from django_jobs.worker.requests import Search
 
 
 @dataclass(slots=True)
@@ -22,42 +23,65 @@ class Unseen:
     """Older rows of a queue that no claim has seen yet."""
 
     begins: dict[int, Point] = field(default_factory=dict)
-    """By priority: the last row that was seen. They end at the priority's point."""
-    edge: Edge | None = None
-    """The last row that claims may come to; `None` until a scout has found it."""
+    """By priority: the last row that was seen."""
+    ends: dict[int, Point] = field(default_factory=dict)
+    """By priority: the last row that wasn't."""
+    edges: dict[int, Point] | None = None
+    """By priority: the last row that claims may come to; `None` until a scout has found them."""
     left: int = 0
     """How many jobs may be claimed before the next edge is looked for."""
 
-    def begin(self, priority: int, at: Point) -> None:
+    def begin(self, priority: int, at: Point, until: Point) -> None:
         """Have the unseen rows of a priority begin behind `at`, within the edge or without one."""
         known = self.begins.get(priority)
         self.begins[priority] = at
-        if known is None or at < known or (self.edge is not None and self.edge.is_before(priority, at)):
-            self.edge = None
+        self.ends[priority] = max(until, self.ends.get(priority, until))
+        if known is None or at < known or at > (self.edges or {}).get(priority, BEGINNING):
+            self.edges = None
 
     def drop(self, priority: int) -> bool:
         """Have no unseen rows in a priority; return whether there are none in any then."""
         self.begins.pop(priority, None)
+        self.ends.pop(priority, None)
         return not self.begins
 
     def up_to(self, priority: int, point: Point) -> Iterable[Span]:
         """Yield what a claim may walk over before the priority's point."""
-        begin = self.begins.get(priority)
-        if begin is not None and self.edge is not None and priority >= self.edge.priority:
-            until = point if priority > self.edge.priority else min(point, self.edge.point)
-            if begin < until:
-                yield Span(priority, begin, until)
+        begin, edge = self.begins.get(priority), (self.edges or {}).get(priority)
+        if begin is not None and edge is not None and begin < (until := min(point, edge)):
+            yield Span(priority, begin, until)
 
-    def pass_edge(self, points: Mapping[int, Point]) -> bool:
-        """Have the unseen rows begin behind the edge; return whether there are none then."""
-        if self.edge is None:
+    def spans(self) -> list[Span]:
+        """Return all of them, in the queue's order."""
+        return [Span(p, self.begins[p], self.ends[p]) for p in sorted(self.begins, reverse=True)]
+
+    def take_edge(self, edge: Edge | None, searched: Sequence[Span]) -> bool:
+        """
+        Take in how far a scout came; return whether that was any use.
+
+        It is none when there is more before the edge by now: a claim that was sent together with the scout
+        may have found jobs where none had been looked for.
+        """
+        asked = {span.priority: span for span in searched}
+        self.edges = None
+        if any(p not in asked or at < asked[p].after for p, at in self.begins.items()):
             return False
-        for priority in [priority for priority in self.begins if priority >= self.edge.priority]:
-            if priority > self.edge.priority or points[priority] <= self.edge.point:
-                del self.begins[priority]
-            else:
-                self.begins[priority] = max(self.begins[priority], self.edge.point)
-        self.edge = None
+        self.edges = {
+            p: edge.point if edge is not None and p == edge.priority else span.until
+            for p, span in asked.items()
+            if edge is None or p >= edge.priority
+        }
+        return True
+
+    def pass_edge(self) -> bool:
+        """Have the unseen rows begin behind the edge; return whether there are none then."""
+        for priority, edge in (self.edges or {}).items():
+            if priority in self.begins:
+                if self.ends[priority] <= edge:
+                    self.drop(priority)
+                else:
+                    self.begins[priority] = max(self.begins[priority], edge)
+        self.edges = None
         return not self.begins
 
 
@@ -91,11 +115,12 @@ class Reach:
             spans.append(Span(priority, points[priority]))
         return spans
 
-    def find(self, place: Place, *, old: bool, horizon: Point, stale: Point) -> None:
+    def find(self, place: Place, *, old: bool, again: bool, horizon: Point, stale: Point) -> None:
         """
         Take in that jobs wait, the first of them longer ago than the horizon (`old`) or not.
 
-        A `stale` point is from before all slots became busy: there may be much behind it.
+        A `stale` point is from before all slots became busy: there may be much behind it. What is to be
+        looked at `again` begins at the first row, unless older rows are being looked at already.
         """
         name, priority = place.queue_name, place.priority
         points = self.points.setdefault(name, {})
@@ -104,14 +129,15 @@ class Reach:
             if (unseen := self.unseen.get(name)) is not None and unseen.drop(priority):
                 del self.unseen[name]
             points.setdefault(priority, BEGINNING)
-        elif known is None or known < stale:
-            points[priority] = horizon
-            if name not in self.unseen or priority not in self.unseen[name].begins:
-                self.begin_unseen(name, priority, known or BEGINNING)
+        elif known is None or known < stale or again:
+            points[priority] = horizon if known is None else max(known, horizon)
+            begun = self.unseen[name].begins.get(priority) if name in self.unseen else None
+            self.begin_unseen(name, priority, begun or (BEGINNING if again else known) or BEGINNING)
 
     def begin_unseen(self, queue_name: str, priority: int, at: Point) -> None:
-        """Have the unseen rows of a place begin behind `at`."""
-        self.unseen.setdefault(queue_name, Unseen()).begin(priority, at)
+        """Have the unseen rows of a place begin behind `at`, and end at its point."""
+        until = self.points[queue_name][priority]
+        self.unseen.setdefault(queue_name, Unseen()).begin(priority, at, until)
 
     def advance(self, job: ClaimedJob, horizon: Point, *, full: bool, plain: bool) -> None:
         """
@@ -124,10 +150,10 @@ class Reach:
         known = points.get(job.priority)
         if full and here < horizon:
             unseen = self.unseen.get(job.queue_name)
-            begun = unseen is not None and job.priority in unseen.begins
-            if known is None or here <= known or not begun:
-                self.begin_unseen(job.queue_name, job.priority, here)
+            begun = unseen.begins.get(job.priority) if unseen is not None else None
             points[job.priority] = horizon if known is None else max(known, horizon)
+            at = here if begun is None or known is None or here <= known else begun
+            self.begin_unseen(job.queue_name, job.priority, at)
         elif known is None or known < here or (full and plain):
             points[job.priority] = here
 
@@ -141,7 +167,7 @@ class Reach:
     def pass_edge(self, queue_name: str) -> None:
         """Take in that nothing is left to claim before the edge of a queue."""
         unseen = self.unseen.get(queue_name)
-        if unseen is not None and unseen.pass_edge(self.points[queue_name]):
+        if unseen is not None and unseen.pass_edge():
             del self.unseen[queue_name]
 
     def set_back(self, wake: Wake, present: Point, horizon: Point) -> None:
@@ -161,8 +187,8 @@ class Reach:
             return
         points[wake.priority] = known or horizon
         unseen = self.unseen.get(wake.queue_name)
-        if unseen is None or unseen.begins.get(wake.priority, present) > at:
-            self.begin_unseen(wake.queue_name, wake.priority, at)
+        begun = unseen.begins.get(wake.priority, at) if unseen is not None else at
+        self.begin_unseen(wake.queue_name, wake.priority, min(begun, at))
         self.scout_not_before = 0.0
 
     def forget_all_but(self, waiting: Set[tuple[str, int]]) -> None:
@@ -173,8 +199,8 @@ class Reach:
             if (left := {p: point for p, point in points.items() if (name, p) in waiting})
         }
         for name, unseen in list(self.unseen.items()):
-            unseen.begins = {p: at for p, at in unseen.begins.items() if (name, p) in waiting}
-            if not unseen.begins:
+            gone = [priority for priority in unseen.begins if (name, priority) not in waiting]
+            if [priority for priority in gone if unseen.drop(priority)]:
                 del self.unseen[name]
 
     def give_up_unseen(self, horizon: Point) -> None:
@@ -191,27 +217,23 @@ class Reach:
     def to_scout(self, now: float) -> dict[str, list[Span]]:
         """Return the unseen rows, by queue, in which an edge is to be found now."""
         return {
-            name: [
-                Span(priority, unseen.begins[priority], self.points[name][priority])
-                for priority in sorted(unseen.begins, reverse=True)
-            ]
+            name: unseen.spans()
             for name, unseen in self.unseen.items()
-            if (unseen.left <= 0 if unseen.edge is not None else now >= self.scout_not_before)
+            if (unseen.left <= 0 if unseen.edges is not None else now >= self.scout_not_before)
         }
 
-    def take_edge(self, scouted: Scouted, walk: int) -> None:
+    def take_edge(self, scouted: Scouted, search: Search) -> None:
         """Take in what a scout found in a queue: claim up to its edge, or pass that where nothing is."""
-        unseen = self.unseen.get(scouted.queue_name)
-        if unseen is None:
-            return
-        unseen.edge = scouted.edge or WHOLE
-        unseen.left = walk * 3 // 4  # so that the next edge is known before this one is reached
-        if not scouted.found:
-            self.pass_edge(scouted.queue_name)
+        name = scouted.queue_name
+        unseen = self.unseen.get(name)
+        if unseen is not None and unseen.take_edge(scouted.edge, search.spans[name]):
+            unseen.left = search.walk * 3 // 4  # so that the next edge is known before this one is reached
+            if not scouted.found:
+                self.pass_edge(name)
 
     def times(self, queue_names: Set[str]) -> list[float]:
         """Return the times when a claim after points or a scout of these queues can be sent."""
         if self.hungry and any(self.points.get(name) for name in queue_names):
             return [0.0]
         unseen = [found for name, found in self.unseen.items() if name in queue_names]
-        return [self.scout_not_before] if any(found.edge is None for found in unseen) else []
+        return [self.scout_not_before] if any(found.edges is None for found in unseen) else []

@@ -36,6 +36,20 @@ def test_jobs_that_someone_else_is_claiming_are_skipped(links):
     assert (found.id, left.id) == (first.pk, second.pk)
 
 
+def test_what_a_claim_only_looked_at_is_open_to_others(links):
+    """Or it would be passed over by all: there may be thousands, for another kind of slot or worker."""
+    job = row()
+    rooms = [Room("default", 10)]
+    one, other = links(), links()
+
+    with one.transaction():
+        assert one.execute(*claim(1, rooms, ["another.task"], 10)).fetchall() == []
+        behind = [Room("default", 10, [Span(0, BEGINNING)])]
+        [found] = claimed(other.execute(*claim_after(2, behind, KNOWN, 10)).fetchall())
+
+    assert found.id == job.pk
+
+
 def test_no_job_is_claimed_twice(links):
     fill(300)
     barrier = Barrier(4)

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from django_jobs.core.records import Captured, Completed, Ended
 from django_jobs.core.states import State
-from django_jobs.store import claim, finish, prune, rescue, workers
+from django_jobs.store import claim, finish, prune, rescue, scout, workers
 from tests import jobs
 from tests.rows import WORKER, claimed_job
 from tests.store.test_finish import CANCELLED, FAILED, RETRIED, SNOOZED
@@ -57,6 +57,7 @@ ROOMS = [claim.Room(f"q{number}", 100, PLACES) for number in range(3)]
 STATEMENTS = {
     "CLAIM": (claim.claim(WORKER, ROOMS, KNOWN, 100), {"django_jobs_ready", PRIMARY_KEY}),
     "CLAIM_AFTER": (claim.claim_after(WORKER, ROOMS, KNOWN, 100), {"django_jobs_ready", PRIMARY_KEY}),
+    "SCOUT": (scout.scout({room.queue_name: room.spans for room in ROOMS}, KNOWN, 50), {"django_jobs_ready"}),
     "SURVEY": (claim.survey(), {"django_jobs_ready"}),
     "COMPLETE": (COMPLETE, {PRIMARY_KEY}),
     "COMPLETE_AND_DELETE": (COMPLETE_AND_DELETE, {PRIMARY_KEY}),
@@ -157,4 +158,4 @@ def test_without_an_index_these_tests_fail(links):
         link.execute("DROP INDEX django_jobs_ready")
         fill(link)
 
-        assert set(all_problems(link)) == {"CLAIM", "CLAIM_AFTER", "SURVEY"}
+        assert set(all_problems(link)) == {"CLAIM", "CLAIM_AFTER", "SCOUT", "SURVEY"}

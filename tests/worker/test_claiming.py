@@ -515,6 +515,10 @@ class TestShareOfTheTime:
         assert of.is_survey_due(SHARE + 0.1)
 
 
+def job_due(*, seconds, **given):
+    return claimed_job(run_after=NOW + timedelta(seconds=seconds), **given)
+
+
 def unseen_of(of, kind="sync"):
     return of.reaches[kind].unseen["default"].begins
 
@@ -584,7 +588,7 @@ class TestOlderRows:
 
         [search] = scouts(of, 1.0)
 
-        assert search.spans == {"default": [Span(0, Point(self.OLD, 7), horizon(1.0))]}
+        assert search.spans == {"default": [Span(0, Point(self.OLD, 7), horizon(0.0))]}
 
     def test_are_passed_without_a_claim_where_nothing_is_found(self):
         of = self.found()
@@ -691,11 +695,11 @@ class TestOlderRows:
         [request] = requests(of, 0.0)
         of.took(request, [], 0.0, 0.0)
         assert scouts(of, 0.0) == []
-        of.surveyed([Place("default", 0, -60.0, None, False)], 60.0, 0.0)
+        of.surveyed([Place("default", 0, -60.0, None, False)], 30.0, 0.0)
 
-        [search] = scouts(of, 60.0)
+        [search] = scouts(of, 30.0)
 
-        assert search.spans == {"default": [Span(0, horizon(0.0), horizon(60.0))]}
+        assert search.spans == {"default": [Span(0, horizon(0.0), horizon(30.0))]}
 
     def test_are_none_where_the_first_job_is_a_young_one(self):
         of = self.found()
@@ -703,6 +707,80 @@ class TestOlderRows:
 
         assert scouts(of, 5.0) == []
         assert of.reaches["sync"].unseen == {}
+
+    def test_that_a_claim_left_while_a_scout_found_nothing_are_looked_at_next(self):
+        """The scout was sent together with the claim, and didn't come to where that one found jobs."""
+        of = self.found(priorities=(0, 5))
+        of.reaches["sync"].hungry = True
+        [request] = requests(of, 9.0, free=2)
+        [search] = scouts(of, 9.0)
+        late = [job_due(seconds=2, id=number) for number in (1, 2)]
+        of.took(request, late, 9.0, 0.0)
+        of.scouted(search, [Scouted("default", None, False)], 9.0, 0.0)
+
+        assert unseen_of(of) == {0: horizon(0.0)}
+        [search] = scouts(of, 9.0)
+        assert search.spans == {"default": [Span(0, horizon(0.0), horizon(9.0))]}
+
+    def test_that_a_claim_found_in_another_place_are_not_passed_by_the_scout_sent_with_it(self):
+        of = self.found()
+        of.woken([wake(priority=5)], 1.0, silence=0)
+        [request] = requests(of, 9.0, free=2)
+        [search] = scouts(of, 9.0)
+        late = [job_due(seconds=2, id=number, priority=5) for number in (1, 2)]
+        of.took(request, late, 9.0, 0.0)
+        of.scouted(search, [Scouted("default", None, False)], 9.0, 0.0)
+
+        [search] = scouts(of, 9.0)
+        assert search.spans["default"][0] == Span(5, claim.point_of(late[1]), horizon(9.0))
+
+    def test_do_not_grow_by_what_claims_behind_the_point_have_seen(self):
+        of = self.found()
+        for now in (3.0, 6.0):
+            of.woken([wake(seconds=now)], now, silence=0)
+            [request] = requests(of, now)
+            of.took(request, [], now, 0.0)
+
+        [search] = scouts(of, 6.0)
+        assert search.spans == {"default": [Span(0, claim.BEGINNING, horizon(0.0))]}
+
+    def test_grow_by_an_older_job_that_is_told_of(self):
+        of = self.found()
+        of.woken([wake(seconds=9.0)], 9.0, silence=0)
+        [request] = requests(of, 9.0)
+        of.took(request, [], 9.0, 0.0)
+        of.woken([wake(seconds=4.0)], 10.0, silence=0)
+
+        [search] = scouts(of, 10.0)
+        assert search.spans == {"default": [Span(0, claim.BEGINNING, horizon(9.0))]}
+
+    def test_are_looked_at_from_the_first_one_on_once_a_minute(self):
+        """Some may have come back without a word, or were paused when they were passed."""
+        of = self.found()
+        self.scouted(of, None, found=False)
+        place = Place("default", 0, -60.0, None, False)
+        looks = []
+        for now in range(1, 200):
+            of.woken([wake(seconds=now)], now, silence=0)
+            for _ in range(2):  # a plain claim, then one after points
+                for request in requests(of, now):
+                    of.took(request, [], now, 0.0)
+            of.surveyed([place], now, 0.0)
+            for search in scouts(of, now):
+                assert search.spans["default"][0].after == claim.BEGINNING
+                looks.append(now)
+                of.scouted(search, [Scouted("default", None, False)], now, 0.0)
+
+        assert looks == [60, 120, 180]
+
+    def test_of_a_queue_that_was_paused_are_looked_at_though_new_jobs_were_told_of(self):
+        of = self.found()
+        of.surveyed([Place("default", 0, -60.0, None, True)], 1.0, 0.0)
+        of.woken([wake(seconds=2.0)], 2.0, silence=0)
+        of.surveyed([Place("default", 0, -60.0, None, False)], 3.0, 0.0)
+
+        [search] = scouts(of, 3.0)
+        assert search.spans == {"default": [Span(0, claim.BEGINNING, horizon(3.0))]}
 
     def test_are_left_to_plain_claims_when_a_claim_takes_too_long(self):
         of = self.found()
