@@ -28,6 +28,7 @@ from datetime import UTC, datetime
 from django_jobs.core.records import ClaimedJob, Point, Wake
 from django_jobs.store.claim import Place, Room
 from django_jobs.store.scout import Scouted
+from django_jobs.worker.again import Again
 from django_jobs.worker.reach import Reach
 from django_jobs.worker.requests import Request, Search, Served
 
@@ -49,12 +50,6 @@ SOON_POLLS = 2
 
 STALE_POLLS = 2
 """Polls after which a point is stale that no claim has moved."""
-
-AGAIN_SECONDS = 60.0
-"""
-How often older rows are looked at from the first one on, as far as there are any: what was locked or paused
-when a claim passed it, or came back without a word, is behind the points.
-"""
 
 HORIZON_SECONDS = 1.0
 """How far behind the present points stay, for jobs whose transactions take a moment to commit."""
@@ -97,8 +92,7 @@ class Claiming:
         self.poll_at = 0.0
         self.due_at: float | None = None
         """When the next job that isn't due yet will be."""
-        self.again_at: float | None = None
-        """When older rows are looked at from the first one on."""
+        self.again = Again()
         self.paused: set[tuple[str, int]] = set()
         """Places that were paused at the last survey: of what waits there nothing was seen."""
         self.look_again_at: float | None = None
@@ -234,12 +228,12 @@ class Claiming:
 
     def give_up_the_walk(self, now: float) -> None:
         """
-        Take in that a claim took longer than the session allows: leave what is old to plain claims.
+        Take in that a claim took longer than the session allows: take what is old in portions.
 
         It was on its way over very many waiting rows that this worker, or that kind of slot, may not take.
         """
         for reach in self.reaches.values():
-            reach.give_up_unseen(self.horizon(now))
+            reach.give_up_the_walk(self.horizon(now))
         self.look_everywhere()
 
     def searches(self, now: float, free: Mapping[str, int]) -> list[Search]:
@@ -267,6 +261,7 @@ class Claiming:
                 self.look_again_at = self.silent_until
         if not wakes:
             self.look_everywhere()
+            self.again.asked = True
         present, horizon = Point(self.instant(now), 0), self.horizon(now)
         for wake in wakes:
             if wake.queue_name not in self.served:
@@ -337,9 +332,13 @@ class Claiming:
         waiting = {(place.queue_name, place.priority) for place in places}
         self.forget_all_but((self.lively.keys() | waiting) - paused - self.paused)
         self.paused = paused
-        again = self.again_at is not None and now >= self.again_at
-        if again or self.again_at is None:
-            self.again_at = now + AGAIN_SECONDS
+        again = self.again.is_due(now)
+        if self.again.is_restart_due(now):
+            again = True
+            for reach in self.reaches.values():
+                reach.unseen.clear()
+        if self.again.asked:
+            self.due_in(self.again.restart_not_before - now, now)
         due = {place.queue_name for place in places if place.due_in <= 0 and not place.paused}
         self.busy = max(1, sum(name in self.served for name in due))
         horizon = self.horizon(now - seconds)

@@ -153,7 +153,7 @@ class Dispatcher:
                 self.claiming.woken(wakes, monotonic(), silence=silence)
             case Connected(holds_lock=held):
                 self.lock_taken, self.greeted = held, False
-                self.claiming.look_everywhere()
+                self.claiming.woken((), monotonic(), silence=0)  # what was told before is lost
                 self.duties.hello_said = False  # one said to an earlier session won't be heard
                 self.duties.hurry("greet")
             case Greeted(worker=worker):

@@ -203,11 +203,17 @@ class Reach:
             if [priority for priority in gone if unseen.drop(priority)]:
                 del self.unseen[name]
 
-    def give_up_unseen(self, horizon: Point) -> None:
-        """Leave all older rows to plain claims."""
-        self.unseen.clear()
-        for points in self.points.values():
-            points.update({priority: max(point, horizon) for priority, point in points.items()})
+    def give_up_the_walk(self, horizon: Point) -> None:
+        """Have all rows that are old by now be taken in portions, also those behind points."""
+        for name, points in self.points.items():
+            unseen = self.unseen.setdefault(name, Unseen())
+            unseen.edges = None
+            for priority, point in points.items():
+                if point < horizon:
+                    points[priority] = horizon
+                    self.begin_unseen(name, priority, unseen.begins.get(priority, point))
+            if not unseen.begins:
+                del self.unseen[name]
 
     def spend(self, counts: Mapping[str, int]) -> None:
         """Take in how many jobs of each queue were claimed on the way to its edge."""

@@ -26,6 +26,7 @@ from django_jobs.worker.claiming import (
     SILENCE_MARGIN,
     Claiming,
 )
+from django_jobs.worker.reach import Unseen
 from django_jobs.worker.requests import PORTION, Served
 from tests import jobs
 from tests.rows import WORKER, claimed_job
@@ -782,13 +783,91 @@ class TestOlderRows:
         [search] = scouts(of, 3.0)
         assert search.spans == {"default": [Span(0, claim.BEGINNING, horizon(3.0))]}
 
-    def test_are_left_to_plain_claims_when_a_claim_takes_too_long(self):
+    def test_are_taken_in_portions_when_a_claim_takes_too_long(self):
+        """Also those that it was on its way over: left to plain claims, they would wait behind others."""
         of = self.found()
         of.give_up_the_walk(60.0)
 
-        assert of.reaches["sync"].unseen == {}
+        [search] = scouts(of, 60.0)
+        assert search.spans == {"default": [Span(0, claim.BEGINNING, horizon(60.0))]}
         [request] = requests(of, 60.0)
         assert request.plain
+
+    def test_behind_points_too_when_a_claim_takes_too_long(self):
+        of = settled(claiming())
+        of.woken([wake(seconds=1.0)], 1.0, silence=0)
+        of.give_up_the_walk(60.0)
+
+        [search] = scouts(of, 60.0)
+        after = Point(NOW + timedelta(seconds=1), 0)
+        assert search.spans == {"default": [Span(0, after, horizon(60.0))]}
+
+    def test_passed_during_a_short_pause_are_looked_at_from_the_first_one_on(self):
+        of = self.found()
+        self.scouted(of, Edge(0, Point(self.OLD, 7)), found=True)
+        [request] = requests(of, 0.0)
+        of.took(request, [], 0.0, 0.0)  # paused
+        of.woken([], 1.0, silence=0)
+        of.surveyed([Place("default", 0, -60.0, None, False)], 1.0, 0.0)
+
+        assert unseen_of(of) == {0: claim.BEGINNING}
+
+    def test_are_come_to_however_often_workers_are_asked_to_look_everywhere(self):
+        of = self.found()
+        deepest = claim.BEGINNING
+        for step in range(1, 40):
+            now = step / 4
+            of.woken([], now, silence=0)
+            of.surveyed([Place("default", 0, -60.0, None, False)], now, 0.0)
+            assert of.due_at is None or of.due_at > now
+            for search in scouts(of, now):
+                at = search.spans["default"][0].after
+                deepest = max(deepest, at)
+                edge = Edge(0, Point(self.OLD, at.id + 1))
+                of.scouted(search, [Scouted("default", edge, False)], now, 0.0)
+
+        assert deepest.id >= 4
+
+    def test_have_no_edge_once_some_before_it_came_back(self):
+        unseen = Unseen()
+        unseen.begin(0, Point(self.OLD, 5), horizon(0.0))
+        assert unseen.take_edge(Edge(0, Point(self.OLD, 9)), unseen.spans())
+
+        unseen.begin(0, Point(self.OLD, 6), horizon(0.0))
+        assert unseen.edges is not None
+        unseen.begin(0, Point(self.OLD, 4), horizon(0.0))
+        assert unseen.edges is None
+
+    def test_have_no_edge_once_a_claim_came_behind_it(self):
+        unseen = Unseen()
+        unseen.begin(0, Point(self.OLD, 5), horizon(0.0))
+        unseen.take_edge(Edge(0, Point(self.OLD, 9)), unseen.spans())
+
+        unseen.begin(0, Point(self.OLD, 10), horizon(0.0))
+        assert unseen.edges is None
+
+    @pytest.mark.parametrize("priority", [0, 5])
+    def test_take_no_edge_from_a_scout_that_began_behind_some_of_them(self, priority):
+        unseen = Unseen()
+        unseen.begin(0, Point(self.OLD, 5), horizon(0.0))
+        searched = unseen.spans()
+        unseen.begin(priority, Point(self.OLD, 4), horizon(0.0))
+
+        assert not unseen.take_edge(Edge(0, Point(self.OLD, 9)), searched)
+        assert unseen.edges is None
+
+    def test_begin_no_later_for_a_job_that_is_told_of(self):
+        of = self.found()
+        of.woken([wake(seconds=-60)], 1.0, silence=0)
+
+        assert unseen_of(of) == {0: claim.BEGINNING}
+
+    def test_begin_earlier_for_an_older_job_that_is_told_of(self):
+        of = self.found()
+        of.reaches["sync"].unseen["default"].begins[0] = Point(NOW - timedelta(seconds=30), 7)
+        of.woken([wake(seconds=-60)], 1.0, silence=0)
+
+        assert unseen_of(of) == {0: Point(NOW - timedelta(seconds=60), 0)}
 
     def test_that_new_jobs_queue_up_behind_are_seen_in_full(self):
         """A claim filled by what is newer than its point leaves the older rows where they were."""
