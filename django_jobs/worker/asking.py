@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,13 +30,17 @@ def questions(dispatcher: Dispatcher, now: float, leaving: Sequence[Ended]) -> l
 
     Answers are taken in in this order, and each was asked for by what was known before all of them.
     """
-    claiming = dispatcher.claiming
+    claiming, in_flight = dispatcher.claiming, dispatcher.ledger.queue_counts
     found: list[Question] = []
+    if claiming.served.limits and leaving:  # what leaves makes room in its queue, for a claim of this turn
+        gone = Counter([ended.job.queue_name for ended in leaving])
+        in_flight = in_flight - gone
+        claiming.freed(gone)
     if dispatcher.duties.is_doubtful():  # the heartbeat is due before the next turn
         claiming.look_everywhere()
     else:
         free = dispatcher.ledger.free(leaving)
-        requests = claiming.requests(now, free, dispatcher.ledger.queue_counts)
+        requests = claiming.requests(now, free, in_flight)
         found += [claim_of(dispatcher, request) for request in requests]
         found += [scout_of(dispatcher, search) for search in claiming.searches(now, free)]
     if claiming.is_survey_due(now):

@@ -297,9 +297,9 @@ class Claiming:
         if queue_name not in self.queues:
             self.queues = sorted([*self.queues, queue_name])
 
-    def freed(self, queue_name: str) -> None:
-        """Take in that a job of a queue with a limit of its own ended: the queue may give more."""
-        if queue_name in self.served.limits:
+    def freed(self, queue_names: Iterable[str]) -> None:
+        """Take in that jobs of these queues ended: one with a limit of its own may give more."""
+        if not self.served.limits.keys().isdisjoint(queue_names):
             for reach in self.reaches.values():
                 reach.hungry = True
 

@@ -230,7 +230,6 @@ class Dispatcher:
         for job_id in [end.job.id for end in ended]:
             end, kind = self.ledger.leave(job_id)
             self.moved_at[kind] = now
-            self.claiming.freed(end.job.queue_name)
             if end.stored or job_id in written:
                 if isinstance(end.outcome, Retried | Snoozed):
                     self.claiming.due_in(end.outcome.after.total_seconds(), now)
@@ -247,12 +246,9 @@ class Dispatcher:
         pass_on(self, [wake_of(e.job, e.job.run_after) for e in ended if isinstance(e.outcome, Released)])
 
     def catch_up(self) -> None:
-        """
-        Hand what was claimed to the slots, and tell what was stored.
-
-        Best done while the server is at work (`meanwhile` of `store.link`): slots that begin take turns with
-        this thread, and the server would wait for what is sent next.
-        """
+        """Hand what was claimed to the slots, and tell what was stored."""
+        # While the server is at work, if it can be: slots that begin take turns with this thread, and the
+        # server would wait for what is sent next.
         self.start()
         self.tell()
 

@@ -381,7 +381,7 @@ class TestLimits:
         of.woken([wake("mail")], 1.0, silence=0)
         assert requests(of, 1.0, in_flight={"mail": 1}) == []
 
-        of.freed("mail")
+        of.freed(["mail"])
 
         assert requests(of, 1.1) != []
 

@@ -167,7 +167,7 @@ class Simulation:
         job = self.held.pop(place)
         [rows] = run_together(self.link, finish.finish(WORKER, [Ended(job, outcome)], keep_cancelled=None))
         assert [row[0] for row in rows] == [job.id]
-        self.claiming.freed(job.queue_name)
+        self.claiming.freed([job.queue_name])
         return job
 
     def complete(self, place):

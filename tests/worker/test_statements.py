@@ -22,8 +22,8 @@ SOME = 2 * FEW
 class Wheel:
     """A dispatcher whose wheel is turned by hand; jobs that it hands to its slots end when the test says."""
 
-    def __init__(self):
-        self.worker = Worker(WorkerOptions(threads=SLOTS))
+    def __init__(self, **options):
+        self.worker = Worker(WorkerOptions(threads=SLOTS, **options))
         self.dispatcher = self.worker.dispatcher
         self.started: list[ClaimedJob] = []
         self.worker.threads.submit = self.started.extend  # type: ignore[method-assign, assignment]
@@ -162,6 +162,29 @@ class TestWhileTheServerIsAtTheNextBatch:
         busy.dispatcher.reset()
 
         assert busy.did == {("begun", 0): SOME, ("told", 0): SOME}
+
+
+@pytest.fixture
+def limited(transactional_db):
+    """A wheel that runs two jobs of the queue at once."""
+    found = Wheel(limits={"default": 2})
+    yield found
+    found.dispatcher.reset()
+
+
+def test_a_queue_at_its_limit_gives_the_next_job_as_soon_as_one_ends(limited):
+    """Also when nothing else was found in that turn, or it would wait for the poll."""
+    jobs.ok.enqueue_many(() for _ in range(20))
+    while limited.turn():
+        pass
+    for _ in range(9):
+        assert len(limited.end_all()) == 2
+        limited.turn()
+        if not limited.started:  # the event loop's claim had the room
+            assert limited.dispatcher.seconds_left() == 0
+            limited.turn()
+
+    assert Job.objects.filter(state=State.SUCCESSFUL).count() == 18
 
 
 def test_what_was_captured_of_a_hundred_jobs_is_one_more_in_the_same_round_trip_and_commit(wheel):
