@@ -28,7 +28,7 @@ from django_jobs.core.records import Inserted, NewJob, Wake
 from django_jobs.results import as_shown
 from django_jobs.signatures import call_signature, takes_by_name
 from django_jobs.store.insert import insert, insert_many
-from django_jobs.tasks import UNSET, JobTask
+from django_jobs.tasks import UNSET, JobTask, registry
 from django_jobs.waking import wake_after_commit
 
 CHUNK = 5_000
@@ -132,19 +132,20 @@ def enqueue_chunk(alias: str, jobs: Sequence[NewJob]) -> list[tuple[NewJob, Inse
             replace(place, enqueued_at=as_shown(place.enqueued_at), run_after=as_shown(place.run_after))
             for place in inserted
         ]
-    earliest: dict[tuple[str, int], Wake] = {}
+    earliest: dict[tuple[str, int, bool | None], Wake] = {}
     for job, place in zip(jobs, inserted, strict=True):
         wake = wake_of(job, place)
-        known = earliest.setdefault((wake.queue_name, wake.priority), wake)
+        known = earliest.setdefault(wake.place, wake)
         if wake.run_after < known.run_after:
-            earliest[wake.queue_name, wake.priority] = wake
+            earliest[wake.place] = wake
     wake_after_commit(alias, *earliest.values())
     return list(zip(jobs, inserted, strict=True))
 
 
 def wake_of(job: NewJob, inserted: Inserted) -> Wake:
     """Return what workers must know about a new job."""
-    return Wake(job.queue_name, job.priority, inserted.run_after)
+    task = registry.get(job.task_path)
+    return Wake(job.queue_name, job.priority, inserted.run_after, None if task is None else task.is_async)
 
 
 def calls_of(calls: Iterable[Any]) -> Iterator[tuple[Sequence[Any], Mapping[str, Any]]]:

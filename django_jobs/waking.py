@@ -64,16 +64,15 @@ class Notification:
     def __init__(self, alias: str, savepoints: frozenset[str]) -> None:
         self.alias = alias
         self.savepoints = savepoints
-        self.earliest: dict[tuple[str, int], Wake] = {}
+        self.earliest: dict[tuple[str, int, bool | None], Wake] = {}
         self.everywhere = False
         """Whether workers are to look everywhere, and not just where the wakes say."""
 
     def add(self, wake: Wake) -> None:
-        """Keep the earliest due time of each queue and priority."""
-        key = (wake.queue_name, wake.priority)
-        known = self.earliest.get(key)
+        """Keep the earliest due time of each place."""
+        known = self.earliest.get(wake.place)
         if known is None or wake.run_after < known.run_after:
-            self.earliest[key] = wake
+            self.earliest[wake.place] = wake
 
     def __call__(self) -> None:
         """Send it, unless the rate says that workers will look by themselves."""

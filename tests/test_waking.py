@@ -93,6 +93,17 @@ class TestNotifications:
 
         assert ear.heard() == [[("mail", 3)]]
 
+    def test_it_tells_whether_jobs_run_in_threads_or_on_the_event_loop(self, ear):
+        """So that a worker claims for the one kind of slot that they are for."""
+        with transaction.atomic():
+            jobs.ok.enqueue()
+            jobs.agive.enqueue(7)
+            jobs.ok.enqueue_many([()] * 2)
+
+        [notification] = ear.link.notifies(timeout=10, stop_after=1)
+        wakes = parse(notification.payload)[0]
+        assert [(wake.queue_name, wake.is_async) for wake in wakes] == [("default", False), ("default", True)]
+
     def test_a_transaction_sends_one_for_all_its_jobs(self, ear):
         with transaction.atomic():
             for priority in (0, 5, 0):

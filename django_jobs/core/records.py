@@ -181,6 +181,13 @@ class Wake:
     queue_name: str
     priority: int
     run_after: datetime
+    is_async: bool | None = None
+    """Whether they run on the event loop or in threads; `None` when that isn't known."""
+
+    @property
+    def place(self) -> tuple[str, int, bool | None]:
+        """What is told of once, with the earliest due time."""
+        return self.queue_name, self.priority, self.is_async
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ A NOTIFY inside the enqueuing transaction takes a lock of the whole cluster that
 commit's flush to disk: with eight committing clients it cost 59-64 % of the commits. As a statement of its
 own that doesn't wait for the disk it costs 17 %, and next to nothing when debounced.
 
-A payload is JSON: `{"wake": [[queue, priority, seconds since 1970], …], "silence": seconds}`. An empty list
-means "look everywhere"; a `silence` above 0 asks workers to look everywhere once more when it is over, since
-the sender may spare notifications until then. `{"hello": worker}` is a worker's word to its own listener, to
-see whether notifications arrive at all. `{"ask": [worker, …]}` has workers look at their rows, where it
-stands what someone asked them to do.
+A payload is JSON: `{"wake": [[queue, priority, seconds since 1970, async], …], "silence": seconds}`. Without
+its last value an entry is about either kind of slot. An empty list means "look everywhere"; a `silence` above
+0 asks workers to look everywhere once more when it is over, since the sender may spare notifications until
+then. `{"hello": worker}` is a worker's word to its own listener, to see whether notifications arrive at all.
+`{"ask": [worker, …]}` has workers look at their rows, where it stands what someone asked them to do.
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ def notification(channel: str, wakes: Iterable[Wake], *, silence: float = 0) -> 
 
 def payload(wakes: Iterable[Wake], *, silence: float) -> str:
     """Return the payload for `wakes`, or the one that means "look everywhere" when it would be too long."""
-    entries = [[wake.queue_name, wake.priority, wake.run_after.timestamp()] for wake in wakes]
+    entries = [
+        [wake.queue_name, wake.priority, wake.run_after.timestamp()]
+        + ([] if wake.is_async is None else [int(wake.is_async)])
+        for wake in wakes
+    ]
     text = json.dumps({"wake": entries, "silence": silence}, separators=(",", ":"))
     if len(text) > LARGEST_PAYLOAD:  # json.dumps writes ASCII: characters are bytes
         text = json.dumps({"wake": [], "silence": silence}, separators=(",", ":"))
@@ -94,10 +98,13 @@ def parse(text: str) -> tuple[list[Wake], float]:
         return [], 0
 
 
-def wake_of(queue: object, priority: object, seconds: float) -> Wake:
+def wake_of(queue: object, priority: object, seconds: float, is_async: object = None) -> Wake:
     """Return one entry of a payload. Raises a ValueError or TypeError for what no row can have."""
     if not isinstance(queue, str) or not isinstance(priority, int) or not -(2**15) <= priority < 2**15:
         raise ValueError("no queue or priority")
     if not queue or "\0" in queue or len(queue.encode()) > LARGEST_PAYLOAD:  # encode: no lone surrogates
         raise ValueError("no name of a queue")
-    return Wake(queue, int(priority), datetime.fromtimestamp(seconds, UTC))
+    if is_async not in (None, 0, 1):
+        raise ValueError("no kind of slot")
+    known = None if is_async is None else bool(is_async)
+    return Wake(queue, int(priority), datetime.fromtimestamp(seconds, UTC), known)

@@ -30,7 +30,7 @@ from django_jobs.store.claim import Place, Room
 from django_jobs.store.scout import Scouted
 from django_jobs.worker.again import Again
 from django_jobs.worker.reach import Reach
-from django_jobs.worker.requests import Request, Search, Served
+from django_jobs.worker.requests import ASYNC, Request, Search, Served
 
 FRONT_SHARE = 20
 """
@@ -270,9 +270,10 @@ class Claiming:
             self.called.add(wake.queue_name)
             self.lively[wake.queue_name, wake.priority] = now
             wait = wake.run_after.timestamp() - self.clock_offset - now
-            for reach in self.reaches.values():
-                reach.set_back(wake, present, horizon)
-                reach.hungry = reach.hungry or wait <= 0
+            for kind, reach in self.reaches.items():
+                if wake.is_async in (None, kind == ASYNC):
+                    reach.set_back(wake, present, horizon)
+                    reach.hungry = reach.hungry or wait <= 0
             if wait > 0:
                 self.due_in(wait, now)
 

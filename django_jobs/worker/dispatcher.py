@@ -35,9 +35,8 @@ from django_jobs.worker.event_loop import AsyncSlots
 from django_jobs.worker.ledger import AHEAD_SECONDS, Ledger
 from django_jobs.worker.listener import Connected, Disconnected, Greeted, Heard, Steered, Woken
 from django_jobs.worker.loop import Loop, one_line
+from django_jobs.worker.requests import ASYNC, SYNC
 from django_jobs.worker.slots import Run, ThreadSlots
-
-SYNC, ASYNC = "sync", "async"
 
 STOPS = "the worker stops"
 """Why jobs that haven't begun are handed back."""

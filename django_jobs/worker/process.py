@@ -30,7 +30,7 @@ from django_jobs.worker.announcer import Announcer
 from django_jobs.worker.board import Board
 from django_jobs.worker.capturing import limits_of
 from django_jobs.worker.claiming import Claiming
-from django_jobs.worker.dispatcher import ASYNC, SYNC, Dispatcher
+from django_jobs.worker.dispatcher import Dispatcher
 from django_jobs.worker.drain import is_drained
 from django_jobs.worker.duties import Duties, write_figures
 from django_jobs.worker.event_loop import AsyncSlots
@@ -39,7 +39,7 @@ from django_jobs.worker.listener import Heard, Listener
 from django_jobs.worker.memory import memory_bytes
 from django_jobs.worker.options import WorkerOptions
 from django_jobs.worker.registering import registration
-from django_jobs.worker.requests import Served
+from django_jobs.worker.requests import ASYNC, SYNC, Served
 from django_jobs.worker.slots import ThreadSlots
 
 ANNOUNCE_SECONDS = 5.0

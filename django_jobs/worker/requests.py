@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from django_jobs.store.claim import Room, Span
 
+SYNC, ASYNC = "sync", "async"
+"""The kinds of slots: threads, and the event loop."""
+
 PORTION = 10_000
 """Rows up to the next edge, of all queues together: a walk of some milliseconds."""
 

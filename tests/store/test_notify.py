@@ -18,6 +18,7 @@ wakes = st.builds(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=128),
     st.integers(-100, 100),
     st.datetimes(datetime(2000, 1, 1), datetime(2060, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
+    st.sampled_from([None, True, False]),
 )
 
 
@@ -62,6 +63,9 @@ def test_too_many_queues_become_a_look_everywhere(name):
         '{"wake": [["q", 0]], "silence": 0}',
         '{"wake": [["q", 0, 1]]}',
         '{"wake": [["q", 0, "soon"]], "silence": 0}',
+        '{"wake": [["q", 0, 1, 2]], "silence": 0}',
+        '{"wake": [["q", 0, 1, "async"]], "silence": 0}',
+        '{"wake": [["q", 0, 1, 1, 1]], "silence": 0}',
         '{"wake": [["q", 0, NaN]], "silence": 0}',
         '{"wake": [["q", 0, 1e300]], "silence": 0}',
         '{"wake": [["q", 1e300, 1]], "silence": 0}',

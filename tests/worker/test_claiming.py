@@ -206,6 +206,16 @@ class TestWoken:
         [request] = requests(of, 1.0)
         assert request.rooms[0].spans == [Span(0, Point(NOW + timedelta(seconds=1), 0))]
 
+    @pytest.mark.parametrize(
+        ("is_async", "kinds"), [(False, ["sync"]), (True, ["async"]), (None, ["async", "sync"])]
+    )
+    def test_claims_for_the_slots_that_the_job_is_for(self, is_async, kinds):
+        """A claim that finds nothing would keep the other one waiting."""
+        of = settled(claiming(kinds=("sync", "async")))
+        of.woken([Wake("default", 0, NOW, is_async)], 1.0, silence=0)
+
+        assert sorted(request.kind for request in requests(of, 1.0)) == kinds
+
     def test_by_rubbish_looks_everywhere(self):
         of = settled(claiming())
         of.woken([], 1.0, silence=0)
