@@ -191,6 +191,7 @@ class Dispatcher:
         if not self.stopping and self.is_done():
             self.stop()
         if self.stopping and not self.ledger.in_flight:
+            self.catch_up()
             return None
         return self.seconds_left()
 

@@ -155,6 +155,17 @@ class TestWhileTheServerIsAtTheNextBatch:
         assert ("begun", 0) not in busy.did
         assert Job.objects.filter(state=State.RUNNING).count() == SLOTS - SOME
 
+    def test_what_was_stored_last_is_told_before_the_worker_ends(self, busy):
+        """Later would be after the announcer has ended."""
+        busy.dispatcher.stopping = True
+        for job in list(busy.dispatcher.ledger.in_flight.values()):
+            busy.dispatcher.events.put(Ended(job, Completed(return_value=None, keep=None), seconds=1.0))
+        busy.dispatcher.wait(0)
+        busy.dispatcher.nudge()
+
+        assert busy.dispatcher.tick() is None
+        assert sum(busy.did.values()) == SLOTS
+
     def test_what_was_claimed_begins_when_the_connection_is_lost(self, busy):
         self.end_some(busy, more=True)
         busy.counts.clear()
