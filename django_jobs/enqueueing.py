@@ -132,13 +132,7 @@ def enqueue_chunk(alias: str, jobs: Sequence[NewJob]) -> list[tuple[NewJob, Inse
             replace(place, enqueued_at=as_shown(place.enqueued_at), run_after=as_shown(place.run_after))
             for place in inserted
         ]
-    earliest: dict[tuple[str, int, bool | None], Wake] = {}
-    for job, place in zip(jobs, inserted, strict=True):
-        wake = wake_of(job, place)
-        known = earliest.setdefault(wake.place, wake)
-        if wake.run_after < known.run_after:
-            earliest[wake.place] = wake
-    wake_after_commit(alias, *earliest.values())
+    wake_after_commit(alias, *[wake_of(job, place) for job, place in zip(jobs, inserted, strict=True)])
     return list(zip(jobs, inserted, strict=True))
 
 
