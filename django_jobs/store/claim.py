@@ -64,6 +64,8 @@ OPEN_QUEUES = """
 """
 
 # Only what is taken is locked: another worker's claim would pass over all the rows that this one looks at.
+# Of those there is no plain `state = …`, as in store/rescue.py: where the planner believes that few wait, it
+# would look for each among all of them (before PostgreSQL 18).
 CLAIM = (
     TAKE
     + """
@@ -81,7 +83,7 @@ CLAIM = (
             CROSS JOIN LATERAL (
                   SELECT job.id
                     FROM django_jobs_job AS job
-                   WHERE job.id = ready.id AND job.state = 'READY' AND job.run_after <= now()
+                   WHERE job.id = ready.id AND job.state || '' = 'READY' AND job.run_after <= now()
                      FOR UPDATE SKIP LOCKED) AS taken
             WHERE ready.task_path = ANY(%(tasks)s::text[])
             LIMIT queue.room) AS picked

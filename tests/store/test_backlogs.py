@@ -121,10 +121,11 @@ def test_plans_are_the_same_beside(link, name, statistics):
         assert problems(plan, indexes) == [], statement
 
 
+@pytest.mark.parametrize("statistics", STATISTICS)
 @pytest.mark.parametrize("name", BACKLOGS)
-def test_few_pages_are_read_beside(link, name):
+def test_few_pages_are_read_beside(link, name, statistics):
     backlog = BACKLOGS[name]
-    fill(link, **backlog)
+    fill_with(link, statistics, **backlog)
     due(link)
 
     pages = {key: explained(link, text)[1] for key, (text, _) in statements(backlog).items()}
