@@ -21,6 +21,7 @@ from django_jobs.admin import register
 from django_jobs.models import Job
 from tests import jobs
 from tests.admin.conftest import ACTIONS, JOBS, OVERVIEW, QUEUES, TASKS, WORKERS, detail, one
+from tests.contract.processes import run_python
 
 pytestmark = pytest.mark.django_db
 
@@ -81,6 +82,24 @@ class TestSites:
             "Queue",
             "Worker",
         }
+
+    def test_a_page_is_imported_when_it_is_needed_so_that_workers_are_spared_it(self):
+        """Every process of a project loads what it has in the admin, and a worker shows no page."""
+        code = """
+            import sys
+            import django
+            django.setup()
+            from django.contrib import admin
+            from django_jobs.models import Job
+
+            site, page = admin.site._registry, "django_jobs.dashboard.jobs"
+            print(Job in site, page in sys.modules, "admin_actions" in sys.modules)
+            print(site[Job].list_per_page > 0, page in sys.modules)
+        """
+
+        printed = run_python(code, DJANGO_SETTINGS_MODULE="tests.settings")
+
+        assert printed.splitlines() == ["True False False", "True True"]
 
 
 def with_apps(*order):
