@@ -6,9 +6,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from statistics import median
 
 import psycopg
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from benchmarks.figures import JOBS_PER_SECOND, MILLISECONDS, RATIO, Found
 from benchmarks.ground import PATIENCE, Ground
@@ -28,7 +30,8 @@ BARE = """
 def one_by_one(ground: Ground, sizes: Sizes) -> Iterator[Found]:
     """
     Enqueue one job after another, each its own commit, in turns with the bare INSERT of the same row: as
-    psycopg sends it, prepared after some times; not prepared; and by Django's cursor, which prepares nothing.
+    psycopg sends it, prepared after some times; not prepared; and by Django's cursor. That prepares nothing
+    unless its settings say so, and both are measured.
     """
     from django.db import connection as djangos
 
@@ -41,6 +44,7 @@ def one_by_one(ground: Ground, sizes: Sizes) -> Iterator[Found]:
     bare: list[float] = []
     unprepared: list[float] = []
     by_django: list[float] = []
+    preparing: list[float] = []
 
     def by_djangos_cursor(number: int) -> None:
         with djangos.cursor() as cursor:
@@ -52,15 +56,37 @@ def one_by_one(ground: Ground, sizes: Sizes) -> Iterator[Found]:
             unprepared += timed(rounds, lambda _: connection.execute(BARE, row, prepare=False))
             by_django += timed(rounds, by_djangos_cursor)
             ours += timed(rounds, lambda number: nothing.enqueue(number))
+            with prepared(djangos):
+                timed(10, lambda number: nothing.enqueue(number))
+                preparing += timed(rounds, lambda number: nothing.enqueue(number))
     yield Found("enqueue() one by one", JOBS_PER_SECOND, len(ours) / sum(ours))
     yield Found("enqueue(), median", MILLISECONDS, median(ours) * 1000)
+    yield Found("the same where Django's connection prepares, median", MILLISECONDS, median(preparing) * 1000)
     yield Found("bare psycopg INSERT and commit, median", MILLISECONDS, median(bare) * 1000)
-    yield Found("the same, not prepared, median", MILLISECONDS, median(unprepared) * 1000)
-    yield Found("the same by Django's cursor, median", MILLISECONDS, median(by_django) * 1000)
+    yield Found("bare INSERT, not prepared, median", MILLISECONDS, median(unprepared) * 1000)
+    yield Found("bare INSERT by Django's cursor, median", MILLISECONDS, median(by_django) * 1000)
     yield Found("enqueue() takes, of the bare INSERT's median", RATIO, median(ours) / median(bare))
     yield Found("enqueue() takes, of the unprepared one's median", RATIO, median(ours) / median(unprepared))
     yield Found("enqueue() takes, of that by Django's cursor", RATIO, median(ours) / median(by_django))
+    yield Found(
+        "enqueue() takes, both prepared, of the bare INSERT's median", RATIO, median(preparing) / median(bare)
+    )
     yield Found("enqueue() takes, of the bare INSERT's sum", RATIO, sum(ours) / sum(bare))
+
+
+@contextmanager
+def prepared(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Have Django's connection prepare statements, as docs/performance.md tells those who have no pooler."""
+    options = connection.settings_dict["OPTIONS"]
+    usual = dict(options)
+    options |= {"prepare_threshold": 5, "server_side_binding": True}
+    connection.close()
+    try:
+        yield
+    finally:
+        options.clear()
+        options |= usual
+        connection.close()
 
 
 def timed(times: int, act: Callable[[int], object]) -> list[float]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
@@ -128,6 +129,15 @@ CLAIM_AFTER = (
     + GIVE
 )
 
+# Set after the claim, and for its transaction alone. What is returned goes out before the disk has it.
+EARLY = """
+    WITH claimed AS ({})
+    SELECT claimed.* FROM claimed, (SELECT set_config('synchronous_commit', 'off', true)) AS early
+"""
+
+# Something to flush, with all that was written before it.
+FLUSH = "SELECT pg_logical_emit_message(true, 'django_jobs', '')::text"
+
 # A walk from one (queue, priority) with waiting rows to the next: two index look-ups for each.
 SURVEY = """
     WITH RECURSIVE place AS (
@@ -233,6 +243,23 @@ def claim_after(worker: int, rooms: Sequence[Room], tasks: Iterable[str], limit:
         "tasks": list(tasks),
         "limit": limit,
     }
+
+
+def early(statement: Statement) -> Statement:
+    """Return a claim whose commit doesn't wait for the disk, in a transaction that stores nothing else."""
+    text, parameters = statement
+    return without_waiting(text), parameters
+
+
+@cache
+def without_waiting(text: str) -> str:
+    """Return the text of `early`."""
+    return EARLY.format(text)
+
+
+def flush() -> Statement:
+    """Return what makes earlier claims last: its commit waits for the disk."""
+    return FLUSH, {}
 
 
 def span_parameters(queues: Iterable[Sequence[Span]]) -> dict[str, Any]:

@@ -117,6 +117,8 @@ class Dispatcher:
         """Runs whose outcome is stored but not announced, each with the row that came back for it."""
         self.aside: dict[int, tuple[float, Ended]] = {}
         """Outcomes that the database refuses in any form, and when to try again."""
+        self.flush_at: float | None = None
+        """When claims that didn't wait for the disk are flushed, unless an outcome is stored before."""
         self.stopping = False
         self.stocktaking = False
         self.opened_at = 0.0
@@ -200,7 +202,7 @@ class Dispatcher:
         now = monotonic()
         storing.bring_back(self)
         ended = self.ledger.batch(BATCH)
-        finishing = self.finishing([end for end in ended if not end.stored])
+        finishing = storing.finishing(self, [end for end in ended if not end.stored])
         questions = [] if self.stopping else asking.questions(self, now, ended)
         statements = [*finishing, *(question.statement for question in questions)]
         answers = storing.run(self, statements, ended) if statements else []
@@ -215,10 +217,6 @@ class Dispatcher:
         elif len(self.unstarted) <= FEW:
             self.start()
 
-    def finishing(self, ended: Sequence[Ended]) -> list[Statement]:
-        """Return the statements that write `ended`."""
-        return finish.finish(self.worker, ended, keep_cancelled=self.keep_cancelled) if ended else []
-
     def stored(self, ended: Sequence[Ended], written: Mapping[int, Sequence[Any]]) -> None:
         """
         Forget runs whose outcome is stored, or was no longer ours to store, and remember to announce them.
@@ -226,6 +224,7 @@ class Dispatcher:
         `written` are the rows that came back, by job: its id, and where that was decided there, its state.
         """
         now = monotonic()
+        self.flush_at = None if written else self.flush_at
         self.board.forget([end.job.id for end in ended])
         for job_id in [end.job.id for end in ended]:
             end, kind = self.ledger.leave(job_id)
@@ -286,6 +285,7 @@ class Dispatcher:
         if not self.stopping:
             ledger = self.ledger
             left.append(self.claiming.seconds_left(monotonic(), ledger.free(()), ledger.queue_counts))
+            left += [self.flush_at - monotonic()] if self.flush_at is not None else []
         left += [wait for wait in (self.threads.watch(), self.loop_slots.watch()) if wait is not None]
         if self.ledger.timed:
             left.append(WATCH_SECONDS)

@@ -38,6 +38,12 @@ ASIDE_SECONDS = 60.0
 """How long an outcome that the database refuses in any form waits for the next try."""
 
 
+def finishing(dispatcher: Dispatcher, ended: Sequence[Ended]) -> list[Statement]:
+    """Return the statements that write `ended`."""
+    keep_cancelled = dispatcher.keep_cancelled
+    return finish.finish(dispatcher.worker, ended, keep_cancelled=keep_cancelled) if ended else []
+
+
 def run(dispatcher: Dispatcher, statements: Sequence[Statement], ended: Sequence[Ended]) -> list[Rows]:
     """
     Run a cycle's statements together.
@@ -75,7 +81,7 @@ def write_singly(dispatcher: Dispatcher, ended: Sequence[Ended]) -> Rows:
     rows: list[Sequence[Any]] = []
     for end in ended:
         try:
-            *_, written = run_together(dispatcher.connection, dispatcher.finishing([end]))
+            *_, written = run_together(dispatcher.connection, finishing(dispatcher, [end]))
         except REFUSALS as error:
             if end.captured is not None:  # what was captured is the least of it
                 logger.warning("job %s: what was captured is dropped: %s", end.job.id, one_line(error))
@@ -86,7 +92,7 @@ def write_singly(dispatcher: Dispatcher, ended: Sequence[Ended]) -> Rows:
             refused = replace(end, outcome=failed, exception=told)
             dispatcher.ledger.ended[end.job.id] = refused
             try:
-                [written] = run_together(dispatcher.connection, dispatcher.finishing([refused]))
+                [written] = run_together(dispatcher.connection, finishing(dispatcher, [refused]))
             except REFUSALS as worse:
                 set_aside(dispatcher, end, worse)
                 continue

@@ -21,6 +21,8 @@ from django_jobs.store.claim import (
     claim,
     claim_after,
     claimed,
+    early,
+    flush,
     point_of,
     survey,
     surveyed,
@@ -35,17 +37,17 @@ STRANGE_TIMES = ["-infinity", "4713-01-01 BC", "0001-01-01 BC", "infinity", "294
 LARGEST_INTEGER = 2**31 - 1
 
 
-def plain(cursor, *rooms, limit=100, tasks=KNOWN):
+def plain(cursor, *rooms, limit=100, tasks=KNOWN, made=lambda statement: statement):
     """Claim from queues, given as names or as (name, room)."""
     wanted = [Room(name, room) for name, room in map(with_room, rooms or ("default",))]
-    return claimed(run(cursor, claim(WORKER, wanted, tasks, limit)))
+    return claimed(run(cursor, made(claim(WORKER, wanted, tasks, limit))))
 
 
 def spans_behind(points):
     return [Span(priority, points[priority]) for priority in sorted(points, reverse=True)]
 
 
-def after(cursor, *rooms, limit=100, tasks=KNOWN):
+def after(cursor, *rooms, limit=100, tasks=KNOWN, made=lambda statement: statement):
     """Claim behind points, given as (queue, {priority: point}) or (queue, {…}, room)."""
     wanted = [
         Room(
@@ -55,7 +57,7 @@ def after(cursor, *rooms, limit=100, tasks=KNOWN):
         )
         for name, points, *room in rooms
     ]
-    return claimed(run(cursor, claim_after(WORKER, wanted, tasks, limit)))
+    return claimed(run(cursor, made(claim_after(WORKER, wanted, tasks, limit))))
 
 
 def with_room(room):
@@ -70,15 +72,21 @@ def pks(rows):
     return [job.pk for job in rows]
 
 
-BOTH = pytest.mark.parametrize(
-    "take",
-    [plain, lambda cursor, **kwargs: after(cursor, ("default", {0: BEGINNING}), **kwargs)],
-    ids=["plain", "after points"],
+def after_beginning(cursor, **kwargs):
+    return after(cursor, ("default", {0: BEGINNING}), **kwargs)
+
+
+def early_one(cursor, **kwargs):
+    return after_beginning(cursor, made=early, **kwargs)
+
+
+EVERY = pytest.mark.parametrize(
+    "take", [plain, after_beginning, early_one], ids=["plain", "after points", "early"]
 )
 
 
 class TestAClaim:
-    @BOTH
+    @EVERY
     def test_makes_a_job_run_one_attempt_further(self, cursor, take):
         job = row(attempt=4, uncounted=1, reason="failed before", meta={"who": "me"}, max_attempts=9)
 
@@ -92,7 +100,7 @@ class TestAClaim:
         assert (found.run_after, found.enqueued_at) == (job.run_after, job.enqueued_at)
         assert found.meta == '{"who": "me"}'
 
-    @BOTH
+    @EVERY
     def test_leaves_the_time_of_the_first_start(self, cursor, take):
         first = timezone.now() - timedelta(days=1)
         job = row(attempt=1, started_at=first, last_attempted_at=first)
@@ -102,7 +110,7 @@ class TestAClaim:
         job.refresh_from_db()
         assert found.started_at == job.started_at == first != job.last_attempted_at
 
-    @BOTH
+    @EVERY
     def test_brings_the_arguments_as_they_were_stored(self, cursor, take):
         job = row()
         texts = ['[{"b": 1,"a":-0.0}, 1e22]', '{"z":1, "a" :2}', job.pk]
@@ -112,7 +120,7 @@ class TestAClaim:
 
         assert found.call == f"[{texts[0]},{texts[1]}]"
 
-    @BOTH
+    @EVERY
     def test_brings_the_runs_before(self, cursor, take):
         job = row(attempt=2)
         for number, kind in [(2, Kind.TIMEOUT), (1, Kind.ERROR)]:
@@ -128,7 +136,7 @@ class TestAClaim:
             common | {"number": 2, "kind": "TIMEOUT", "traceback": "T2"},
         ]
 
-    @BOTH
+    @EVERY
     def test_brings_what_is_long_past_in_short(self, cursor, take):
         job = row(attempt=1500)
         Attempt.objects.bulk_create(
@@ -141,7 +149,7 @@ class TestAClaim:
         assert [run["number"] for run in found.past] == list(range(502, 1501))
         assert [run["traceback"] for run in found.past] == [None] * 980 + ["T"] * 19
 
-    @BOTH
+    @EVERY
     def test_of_a_first_run_asks_for_none_before(self, cursor, take):
         row()
 
@@ -149,27 +157,27 @@ class TestAClaim:
 
         assert (found.past, found.meta) == (None, None)
 
-    @BOTH
+    @EVERY
     def test_takes_no_job_before_it_is_due(self, cursor, take):
         due = row(run_after=Now())
         row(run_after=Now() + timedelta(milliseconds=1))
 
         assert ids(take(cursor)) == [due.pk]
 
-    @BOTH
+    @EVERY
     def test_takes_only_ready_jobs(self, cursor, take):
         made = {state: row(state) for state in State}
 
         assert ids(take(cursor)) == [made[State.READY].pk]
 
-    @BOTH
+    @EVERY
     def test_takes_no_more_than_its_limit(self, cursor, take):
         made = [row() for _ in range(5)]
 
         assert ids(take(cursor, limit=3)) == pks(made)[:3]
         assert ids(take(cursor, limit=3)) == pks(made)[3:]
 
-    @BOTH
+    @EVERY
     def test_takes_no_task_it_does_not_know(self, cursor, take):
         row(task_path="tests.jobs.renamed", priority=0)
         row(task_path="", priority=0)
@@ -179,13 +187,13 @@ class TestAClaim:
         assert ids(take(cursor)) == [known.pk]
         assert Job.objects.filter(state=State.READY).count() == 3
 
-    @BOTH
+    @EVERY
     def test_of_no_tasks_takes_nothing(self, cursor, take):
         row()
 
         assert take(cursor, tasks=[]) == []
 
-    @BOTH
+    @EVERY
     def test_takes_nothing_from_other_queues(self, cursor, take):
         row(queue_name="mail")
         row(queue_name="default ")
@@ -193,7 +201,7 @@ class TestAClaim:
 
         assert ids(take(cursor)) == [mine.pk]
 
-    @BOTH
+    @EVERY
     def test_takes_nothing_from_a_paused_queue(self, cursor, take):
         job = row()
         Queue.objects.create(name="default", paused_at=timezone.now())
@@ -203,18 +211,61 @@ class TestAClaim:
         Queue.objects.update(paused_at=None)
         assert ids(take(cursor)) == [job.pk]
 
-    @BOTH
+    @EVERY
     def test_takes_ids_beyond_32_bits(self, cursor, take):
         job = row(id=2**40, attempt=1)
 
         assert ids(take(cursor)) == [job.pk]
 
-    @BOTH
+    @EVERY
     def test_is_one_statement(self, db, take, django_assert_num_queries):
         made = [row(attempt=place % 2) for place in range(100)]
 
         with django_assert_num_queries(1), connection.cursor() as counted:
             assert ids(take(counted)) == pks(made)
+
+
+class TestTheDisk:
+    """A claim's commit waits for the disk, but for an early one's: then something else must, soon after."""
+
+    @pytest.fixture
+    def link(self, links):
+        link = links()
+        link.execute("SET synchronous_commit = on")  # the tests' server doesn't wait
+        return link
+
+    def waits(self, link, statement=None):
+        """Whether the commit of a transaction with this statement waits."""
+        with link.transaction():
+            if statement:
+                link.execute(*statement)
+            [[value]] = link.execute("SHOW synchronous_commit").fetchall()
+        return value == "on"
+
+    @pytest.mark.parametrize("prepared", [False, True])
+    def test_only_an_early_claim_does_not_wait_and_nothing_after_it(self, link, prepared):
+        room = [Room("default", 100, spans_behind({0: BEGINNING}))]
+        statement = claim_after(WORKER, room, KNOWN, 100)
+        for _ in range(10 if prepared else 1):
+            row()
+            assert not self.waits(link, early(statement))
+            assert self.waits(link)
+            row()
+            assert self.waits(link, statement)
+
+    def test_a_flush_has_the_disk_take_in_what_was_written_before(self, link):
+        row()
+        link.execute(
+            *early(claim_after(WORKER, [Room("default", 1, spans_behind({0: BEGINNING}))], KNOWN, 1))
+        )
+        [[written]] = link.execute("SELECT pg_current_wal_insert_lsn()").fetchall()
+
+        link.execute(*flush())
+
+        assert link.execute("SELECT pg_current_wal_flush_lsn() >= %s::pg_lsn", [written]).fetchall() == [
+            (True,)
+        ]
+        assert self.waits(link, flush())
 
 
 class TestOrder:
@@ -302,7 +353,7 @@ class TestStrangeRows:
 
     @pytest.mark.parametrize("name", ["run_after", "enqueued_at", "started_at"])
     @pytest.mark.parametrize("value", STRANGE_TIMES)
-    @BOTH
+    @EVERY
     def test_a_time_outside_of_pythons_calendar(self, cursor, take, name, value):
         strange, other = row(), row()
         cursor.execute(f"UPDATE django_jobs_job SET {name} = %s WHERE id = %s", [value, strange.pk])

@@ -57,6 +57,7 @@ ROOMS = [claim.Room(f"q{number}", 100, PLACES) for number in range(3)]
 STATEMENTS = {
     "CLAIM": (claim.claim(WORKER, ROOMS, KNOWN, 100), {"django_jobs_ready", PRIMARY_KEY}),
     "CLAIM_AFTER": (claim.claim_after(WORKER, ROOMS, KNOWN, 100), {"django_jobs_ready", PRIMARY_KEY}),
+    "EARLY": (claim.early(claim.claim_after(WORKER, ROOMS, KNOWN, 100)), {"django_jobs_ready", PRIMARY_KEY}),
     "SCOUT": (scout.scout({room.queue_name: room.spans for room in ROOMS}, KNOWN, 50), {"django_jobs_ready"}),
     "SURVEY": (claim.survey(), {"django_jobs_ready"}),
     "COMPLETE": (COMPLETE, {PRIMARY_KEY}),
@@ -158,4 +159,4 @@ def test_without_an_index_these_tests_fail(links):
         link.execute("DROP INDEX django_jobs_ready")
         fill(link)
 
-        assert set(all_problems(link)) == {"CLAIM", "CLAIM_AFTER", "SCOUT", "SURVEY"}
+        assert set(all_problems(link)) == {"CLAIM", "CLAIM_AFTER", "EARLY", "SCOUT", "SURVEY"}

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
+from time import monotonic
 
 import pytest
 from django.db import connection
 
-from django_jobs.core.records import Captured, ClaimedJob, Completed, Ended
+from django_jobs.core.records import Captured, ClaimedJob, Completed, Ended, Wake
 from django_jobs.core.states import State
 from django_jobs.models import Job
+from django_jobs.store.claim import FLUSH
+from django_jobs.worker.asking import FLUSH_SECONDS
 from django_jobs.worker.dispatcher import FEW
+from django_jobs.worker.duties import Duties
 from django_jobs.worker.options import WorkerOptions
 from django_jobs.worker.process import Worker
 from tests import jobs
@@ -30,6 +35,7 @@ class Wheel:
         self.dispatcher.announce = lambda end: None  # it would start a thread
         self.dispatcher.open()
         self.counts: Counter[str] = Counter()
+        self.sent: list[str] = []
         link = self.dispatcher.connection
         self.counted(link, "execute", "statements")
         self.counted(link, "pipeline", "round trips")
@@ -39,6 +45,7 @@ class Wheel:
 
         def counting(*arguments, **options):
             self.counts[what] += 1
+            self.sent += [str(text) for text in arguments[:1]]
             return plain(*arguments, **options)
 
         setattr(link, name, counting)
@@ -46,6 +53,7 @@ class Wheel:
     def turn(self):
         """Turn it once, and return what that cost."""
         self.counts.clear()
+        self.sent.clear()
         self.dispatcher.cycle()
         return dict(self.counts)
 
@@ -223,6 +231,89 @@ def test_the_last_jobs_cost_one_statement_and_what_is_left_to_look_for(wheel):
     assert not wheel.dispatcher.ledger.in_flight
     assert Job.objects.filter(state=State.SUCCESSFUL).count() == SLOTS
     assert wheel.turn().get("statements", 0) <= 2  # a plain claim ends the streak; a survey may come with it
+
+
+class TestWhenTheDiskMustHaveIt:
+    """A body begins before the disk has its claim, if nothing else is stored then; the disk gets it soon."""
+
+    @pytest.fixture
+    def idle(self, wheel, monkeypatch):
+        """A wheel that has looked everywhere and waits."""
+        monkeypatch.setattr(Duties, "seconds_left", lambda duties: 60.0)
+        while wheel.turn():
+            pass
+        return wheel
+
+    def turn(self, wheel):
+        """Turn it once, and return whether it claimed early, in the usual way, and flushed."""
+        wheel.turn()
+        early = [text for text in wheel.sent if "synchronous_commit" in text]
+        usual = [text for text in wheel.sent if "SET state = 'RUNNING'" in text and text not in early]
+        return bool(early), bool(usual), FLUSH in wheel.sent
+
+    def claim(self, wheel):
+        due = jobs.ok.enqueue().enqueued_at - timedelta(seconds=1)  # by any clock
+        wake = Wake("default", 0, due, False)
+        wheel.dispatcher.claiming.woken([wake], monotonic(), silence=0)
+        return self.turn(wheel)
+
+    def test_a_claim_by_itself_is_early_and_flushed_within_milliseconds(self, idle):
+        assert self.claim(idle) == (True, False, False)
+        assert idle.dispatcher.seconds_left() <= FLUSH_SECONDS
+        assert self.turn(idle) == (False, False, False)
+
+        idle.dispatcher.flush_at = monotonic()
+
+        assert idle.dispatcher.seconds_left() == 0
+        assert self.turn(idle) == (False, False, True)
+        assert idle.dispatcher.seconds_left() > FLUSH_SECONDS
+        assert self.turn(idle) == (False, False, False)
+
+    def test_further_claims_do_not_put_that_off(self, idle):
+        self.claim(idle)
+        first = idle.dispatcher.flush_at
+
+        assert self.claim(idle) == (True, False, False)
+
+        assert idle.dispatcher.flush_at == first
+
+    def test_a_claim_beside_the_flush_waits_for_it(self, idle):
+        self.claim(idle)
+        idle.dispatcher.flush_at = monotonic()
+
+        assert self.claim(idle) == (False, True, True)
+        assert idle.dispatcher.flush_at is None
+
+    def test_so_does_one_beside_an_outcome_which_needs_no_flush(self, idle):
+        self.claim(idle)
+        idle.end_all()
+
+        assert self.claim(idle) == (False, True, False)
+        assert idle.dispatcher.flush_at is None
+
+    def test_what_was_found_stored_by_someone_else_flushes_nothing(self, idle):
+        """Nothing was written, so nothing waited for the disk."""
+        self.claim(idle)
+        first = idle.dispatcher.flush_at
+        Job.objects.update(worker=1)
+        idle.end_all()
+
+        self.turn(idle)
+
+        assert idle.dispatcher.flush_at == first
+
+    def test_a_claim_that_finds_nothing_is_not_flushed(self, idle):
+        idle.dispatcher.claiming.look_everywhere()
+        self.turn(idle)
+
+        assert idle.dispatcher.flush_at is None
+
+    def test_a_worker_that_stops_does_not_wait_for_it(self, idle):
+        self.claim(idle)
+        idle.dispatcher.flush_at = monotonic()
+        idle.dispatcher.stopping = True
+
+        assert idle.dispatcher.seconds_left() > 0
 
 
 def test_a_worker_with_nothing_to_do_asks_nothing(wheel):
