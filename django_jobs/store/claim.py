@@ -129,7 +129,7 @@ CLAIM_AFTER = (
     + GIVE
 )
 
-# Set after the claim, and for its transaction alone. What is returned goes out before the disk has it.
+# For this transaction alone: its commit doesn't wait, so that the jobs are there before the disk has the claim.
 EARLY = """
     WITH claimed AS ({})
     SELECT claimed.* FROM claimed, (SELECT set_config('synchronous_commit', 'off', true)) AS early

@@ -7,7 +7,7 @@ and priority. Its rules:
 - A claim after points is made when something may be there: after a notification (which sets the point back
   to the new job), when a due time has come, or when the last claim came back full.
 - A plain claim, from the front, is made after a poll that found due jobs, when a streak of full
-  claims ends, and now and then during one: whenever those of late, and surveys, took under 5 % of the time.
+  claims ends, and now and then during one: whenever those of late, and surveys, took under 3 % of the time.
 - Points move forward, but for a notification of an earlier job, or a plain claim that came back full.
 - A claim after points that wasn't filled has seen all there was, so its points move up to the present: what
   it left is for other kinds of slots or other workers, and may be long.
@@ -32,10 +32,10 @@ from django_jobs.worker.again import Again
 from django_jobs.worker.reach import Reach
 from django_jobs.worker.requests import ASYNC, Request, Search, Served
 
-FRONT_SHARE = 20
+FRONT_SHARE = 33
 """
 What begins at the front of the index, plain claims and surveys, waits this many times its own last duration,
-and as many times that as there are kinds of it: together they take under 5 % of the time. While a transaction
+and as many times that as there are kinds of it: together they take under 3 % of the time. While a transaction
 is held open elsewhere, each walks over all that was claimed since.
 """
 

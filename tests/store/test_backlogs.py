@@ -135,7 +135,7 @@ def test_few_pages_are_read_beside(link, name, statistics):
     assert pages["CLAIM_AFTER"] <= 20 + 3 * points  # one descent for each point
     assert pages["SURVEY"] <= 20 + 10 * places  # a few for each place
     if name == "jobs scheduled ahead at the highest priority" and link.info.server_version < 180_000:
-        # Before 18 a plain claim passes by the entries of such jobs, in its 5 % of the time.
+        # Before 18 a plain claim passes by the entries of such jobs, in its 3 % of the time.
         assert pages["CLAIM"] <= ROWS / 50
     else:
         assert pages["CLAIM"] <= 20 + 2 * points + 2 * 100  # it looks up each job that it takes

@@ -508,13 +508,13 @@ class TestShareOfTheTime:
         of = claiming()
         of.surveyed([], 0.0, 0.0)
         [request] = requests(of, 0.0, free=1)
-        of.took(request, [job(1)], 0.0, 0.1)
+        of.took(request, [job(1)], 0.0, 0.01)
         [request] = requests(of, 0.1, free=1)
         of.took(request, [], 0.1, 0.0)
 
         assert requests(of, 0.2) == []
-        assert seconds_left(of, 0.2) == pytest.approx(SHARE * 0.1 - 0.2)
-        [request] = requests(of, SHARE * 0.1 + 0.1)
+        assert seconds_left(of, 0.2) == pytest.approx(SHARE * 0.01 - 0.2)
+        [request] = requests(of, SHARE * 0.01 + 0.1)
         assert request.plain
 
     def test_surveys_do_too(self):

@@ -8,6 +8,7 @@ from time import monotonic
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from django_jobs.core.records import Captured, ClaimedJob, Completed, Ended, Wake
 from django_jobs.core.states import State
@@ -252,8 +253,8 @@ class TestWhenTheDiskMustHaveIt:
         return bool(early), bool(usual), FLUSH in wheel.sent
 
     def claim(self, wheel):
-        due = jobs.ok.enqueue().enqueued_at - timedelta(seconds=1)  # by any clock
-        wake = Wake("default", 0, due, False)
+        jobs.ok.enqueue()
+        wake = Wake("default", 0, timezone.now() - timedelta(minutes=1), False)
         wheel.dispatcher.claiming.woken([wake], monotonic(), silence=0)
         return self.turn(wheel)
 
