@@ -129,7 +129,7 @@ CLAIM_AFTER = (
     + GIVE
 )
 
-# For this transaction alone: its commit doesn't wait, so that the jobs are there before the disk has the claim.
+# The commit of this transaction doesn't wait, so that the jobs are there before the disk has their claim.
 EARLY = """
     WITH claimed AS ({})
     SELECT claimed.* FROM claimed, (SELECT set_config('synchronous_commit', 'off', true)) AS early
