@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import perf_counter
 from typing import Any
 
 from benchmarks.figures import JOBS_PER_SECOND, RATIO, Found
@@ -69,8 +68,9 @@ def scaling(ground: Ground, sizes: Sizes) -> Iterator[Found]:
 
     first = 0.0
     for count in sizes.processes:
+        jobs = sizes.jobs * min(count, 4)
         ground.empty()
-        nothing.enqueue_many((number,) for number in range(sizes.jobs * min(count, 4)))
+        nothing.enqueue_many((number,) for number in range(jobs))
         ground.execute("VACUUM ANALYZE django_jobs_job")
         checkpoint(ground.connection)
         began = ground.one("SELECT clock_timestamp()")
@@ -84,9 +84,9 @@ def scaling(ground: Ground, sizes: Sizes) -> Iterator[Found]:
         name = f"{count} processes" if count > 1 else "1 process"
         yield Found(f"drain, {name}", JOBS_PER_SECOND, rate)
         yield Found(f"drain, {name} of the first", RATIO, rate / first)
-        if used:
-            yield Found(f"drain, {name}: cores used by the workers", "cores", used["workers"])
-            yield Found(f"drain, {name}: cores used by the server", "cores", used["server"])
+        for whose, seconds in used.items():
+            yield Found(f"drain, {name}: cores used by the {whose}", "cores", seconds * rate / jobs)
+            yield Found(f"drain, {name}: processor time of the {whose}", "µs a job", seconds / jobs * 1e6)
 
 
 @contextmanager
@@ -101,16 +101,14 @@ def paused() -> Iterator[None]:
 
 @contextmanager
 def processor_time(ground: Ground, pids: list[int]) -> Iterator[dict[str, float]]:
-    """Fill in how many cores the workers and the server used meanwhile, where the system tells."""
+    """Fill in how many seconds of processor the workers and the server used, where the system tells."""
     used: dict[str, float] = {}
     server = server_processes(ground)
     before = {pid: cpu_seconds(pid) for pid in server}
     workers_before = sum(cpu_seconds(pid) for top in pids for pid in tree(top))
-    began = perf_counter()
     yield used
-    seconds = perf_counter() - began
     if available():
         at_end = sum(cpu_seconds(pid) for top in pids for pid in tree(top))
         now = {pid: cpu_seconds(pid) for pid in server_processes(ground)}
-        used["workers"] = max(0.0, at_end - workers_before) / seconds
-        used["server"] = sum(max(0.0, time - before.get(pid, 0.0)) for pid, time in now.items()) / seconds
+        used["workers"] = max(0.0, at_end - workers_before)
+        used["server"] = sum(max(0.0, time - before.get(pid, 0.0)) for pid, time in now.items())
