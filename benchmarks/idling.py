@@ -143,6 +143,7 @@ def known_statements() -> dict[str, str]:
     from importlib import import_module
 
     from django_jobs import store
+    from django_jobs.store import claim
 
     names = {}
     for info in pkgutil.iter_modules(store.__path__):
@@ -150,6 +151,8 @@ def known_statements() -> dict[str, str]:
         for name, value in vars(module).items():
             if name.isupper() and isinstance(value, str):
                 names[shape_of(value)] = f"{info.name}.{name}"
+    for name in ("CLAIM", "CLAIM_AFTER"):
+        names[shape_of(claim.without_waiting(getattr(claim, name)))] = f"claim.{name}, early"
     return names
 
 

@@ -12,8 +12,9 @@ from typing import Any
 from django.contrib.admin import ModelAdmin, SimpleListFilter
 from django.contrib.admin.views.main import ChangeList
 from django.db import connections
-from django.db.models import F, Q, QuerySet
-from django.db.models.functions import Now
+from django.db.models import F, Q, QuerySet, Value
+from django.db.models.functions import Concat, Now
+from django.db.models.lookups import Exact
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
@@ -27,7 +28,9 @@ from django_jobs.store import stats
 from django_jobs.store.counting import census, together
 from django_jobs.tasks import registry
 
-READY = Q(state=State.READY.value)
+# No plain `state = …`, as in store/control.py: it stands beside ids that were looked up along the index
+# (`lists.within_reach`).
+READY = Q(Exact(Concat(F("state"), Value("")), State.READY.value))
 LATER = READY & Q(run_after__gt=Now())
 
 STATES: dict[str, tuple[Any, Q]] = {

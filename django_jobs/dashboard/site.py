@@ -30,9 +30,11 @@ PAGES: dict[type[Model], str] = {
 
 def register(site: AdminSite) -> None:
     """Put the pages on `site`; what is registered there already stays."""
+    # A site's own `register` may do more with a class than call it. `type()` of the default site is no site.
+    make: Callable[[str], Any] = later if site.__class__.register is AdminSite.register else import_string
     for model, page in PAGES.items():
         if not site.is_registered(model):
-            site.register(model, later(page))  # type: ignore[arg-type]  # called like a class
+            site.register(model, make(page))
 
 
 def later(page: str) -> Callable[[type[Model], AdminSite], Any]:

@@ -135,8 +135,8 @@ EARLY = """
     SELECT claimed.* FROM claimed, (SELECT set_config('synchronous_commit', 'off', true)) AS early
 """
 
-# Something to flush, with all that was written before it.
-FLUSH = "SELECT pg_logical_emit_message(true, 'django_jobs', '')::text"
+# To flush, with all that was written before it: a lock is written too, and nobody waits for this one.
+FLUSH = "SELECT id FROM django_jobs_worker WHERE id = %(worker)s FOR NO KEY UPDATE SKIP LOCKED"
 
 # A walk from one (queue, priority) with waiting rows to the next: two index look-ups for each.
 SURVEY = """
@@ -257,9 +257,9 @@ def without_waiting(text: str) -> str:
     return EARLY.format(text)
 
 
-def flush() -> Statement:
-    """Return what makes earlier claims last: its commit waits for the disk."""
-    return FLUSH, {}
+def flush(worker: int) -> Statement:
+    """Return what has the disk take in the claims of `worker` so far: its commit waits."""
+    return FLUSH, {"worker": worker}
 
 
 def span_parameters(queues: Iterable[Sequence[Span]]) -> dict[str, Any]:

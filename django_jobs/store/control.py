@@ -12,6 +12,9 @@ from django_jobs.core.records import Wake
 from django_jobs.store.cursor import Cursor, Rows, run
 from django_jobs.store.finish import interval
 
+# The guards of what is found by its id are no plain `state = …`, as in store/finish.py: where the planner
+# believes that few are in a state, it would look for the ids among all of these.
+
 # A reset forgives all attempts so far; otherwise the limit, if any, is raised where it leaves no attempt.
 RETRY = """
     UPDATE django_jobs_job
@@ -22,7 +25,7 @@ RETRY = """
                                ELSE (max_attempts + GREATEST(0,
                                     LEAST(attempt::bigint - uncounted + 1, 2147483647) - max_attempts))::int
                           END
-     WHERE id = ANY(%(ids)s::bigint[]) AND state IN ('FAILED', 'CANCELLED')
+     WHERE id = ANY(%(ids)s::bigint[]) AND state || '' IN ('FAILED', 'CANCELLED')
  RETURNING id, queue_name, priority, run_after
 """
 
@@ -31,7 +34,7 @@ CANCEL_WAITING = """
         UPDATE django_jobs_job
            SET state = 'CANCELLED', finished_at = clock_timestamp(), reason = NULLIF(%(reason)s, ''),
                expires_at = clock_timestamp() + %(keep)s::interval
-         WHERE id = ANY(%(ids)s::bigint[]) AND state IN ('READY', 'BLOCKED')
+         WHERE id = ANY(%(ids)s::bigint[]) AND state || '' IN ('READY', 'BLOCKED')
      RETURNING id)
     SELECT id FROM job
 """
@@ -45,8 +48,6 @@ CANCEL_ABOUT = """
  RETURNING id
 """
 
-# The guard is no plain `state = …`, as in store/finish.py; nor is that of the next statement. Where the
-# planner believes that few run or wait, it would look for the ids among all of these.
 CANCEL_RUNNING = """
     UPDATE django_jobs_job
        SET cancel_requested_at = COALESCE(cancel_requested_at, clock_timestamp()),
@@ -67,7 +68,7 @@ EDIT = """
     UPDATE django_jobs_job
        SET queue_name = COALESCE(%(queue)s, queue_name), priority = COALESCE(%(priority)s, priority),
            run_after = COALESCE(%(run_after)s::timestamptz, run_after)
-     WHERE id = %(id)s AND state IN ('READY', 'BLOCKED')
+     WHERE id = %(id)s AND state || '' IN ('READY', 'BLOCKED')
  RETURNING id, queue_name, priority, run_after
 """
 

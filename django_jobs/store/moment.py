@@ -24,7 +24,7 @@ CLAIM_ONE = (
     + """
     SELECT ready.id
       FROM django_jobs_job AS ready
-     WHERE ready.id = %(id)s AND ready.state = 'READY' AND ready.run_after <= now()
+     WHERE ready.id = %(id)s AND ready.state || '' = 'READY' AND ready.run_after <= now()
        AND NOT EXISTS (SELECT FROM django_jobs_queue AS paused
                         WHERE paused.name = ready.queue_name AND paused.paused_at IS NOT NULL)
        FOR UPDATE SKIP LOCKED

@@ -31,13 +31,13 @@ PRUNE = """
     SELECT (SELECT count(*) FROM job), (SELECT max(expires_at) FROM doomed)
 """
 
-# By id: what a walk found (store/matching.py), looked at once more, so that no job that was retried
-# meanwhile is met.
+# By id: what a walk found (store/matching.py), looked at once more, so that no job that was retried meanwhile
+# is met. No plain `state = …`, as in store/control.py.
 PRUNE_CHOSEN = """
     WITH doomed AS (
         SELECT id FROM django_jobs_job
-         WHERE id = ANY(%(ids)s::bigint[]) AND state = %(state)s
-           AND state IN ('SUCCESSFUL', 'FAILED', 'CANCELLED') AND finished_at < %(before)s
+         WHERE id = ANY(%(ids)s::bigint[]) AND state || '' = %(state)s
+           AND state || '' IN ('SUCCESSFUL', 'FAILED', 'CANCELLED') AND finished_at < %(before)s
            FOR UPDATE SKIP LOCKED),
     job AS (
         DELETE FROM django_jobs_job AS job

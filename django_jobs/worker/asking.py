@@ -76,7 +76,7 @@ def flush_of(dispatcher: Dispatcher) -> Question:
     def take_in(rows: Rows, now: float, seconds: float) -> None:
         dispatcher.flush_at = None
 
-    return Question(claim.flush(), take_in)
+    return Question(claim.flush(dispatcher.worker), take_in)
 
 
 def scout_of(dispatcher: Dispatcher, search: Search) -> Question:

@@ -50,7 +50,6 @@ AHEAD_PATIENCE = 1.0
 BATCH = 500
 """Outcomes written in one cycle."""
 
-
 FEW = 10
 """So few jobs that were claimed begin at once, whatever else is at hand."""
 
@@ -224,7 +223,8 @@ class Dispatcher:
         `written` are the rows that came back, by job: its id, and where that was decided there, its state.
         """
         now = monotonic()
-        self.flush_at = None if written else self.flush_at
+        if written or any(end.stored for end in ended):
+            self.flush_at = None
         self.board.forget([end.job.id for end in ended])
         for job_id in [end.job.id for end in ended]:
             end, kind = self.ledger.leave(job_id)

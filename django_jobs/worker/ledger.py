@@ -84,8 +84,8 @@ class Ledger:
 
     def end(self, ended: Ended) -> None:
         """Enter an outcome; a second one of the same run is void, and so is one of a run that isn't ours."""
-        known = self.in_flight.get(ended.job.id)
-        if known is not None and known.attempt == ended.job.attempt:
+        # Not by the attempt: the next run after a crash of the server may have the same (decision 12).
+        if self.in_flight.get(ended.job.id) is ended.job:
             self.ended.setdefault(ended.job.id, ended)
 
     def batch(self, size: int) -> list[Ended]:

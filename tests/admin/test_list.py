@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from html import unescape
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -16,6 +17,8 @@ from django_jobs.dashboard.jobs import JobAdmin
 from django_jobs.store import counting
 from tests.admin.conftest import JOBS, listed
 from tests.jobs import give
+from tests.store.test_backlogs import fill
+from tests.store.test_plans import nodes
 
 pytestmark = pytest.mark.django_db
 
@@ -156,6 +159,32 @@ class TestFilters:
         make_job(queue_name="web")
 
         assert listed(admin_client.get(f"{JOBS}?state=waiting&queue=mail")) == wanted[::-1]
+
+    @pytest.mark.parametrize("state", ["waiting", "ready", "scheduled"])
+    def test_jobs_that_wait_are_looked_up_by_id_where_the_planner_believes_that_few_do(
+        self, admin_client, state
+    ):
+        """As after a burst, until the statistics are renewed: each was looked for among all of them."""
+        plans: list[dict[str, Any]] = []
+
+        def explaining(execute, sql, params, many, context):
+            if "ARRAY" in sql:
+                execute(f"EXPLAIN (FORMAT JSON) {sql}", params, many, context)
+                [[[found]]] = context["cursor"].fetchall()
+                plans.extend(nodes(found["Plan"]))
+            return execute(sql, params, many, context)
+
+        with connection.cursor() as cursor:
+            fill(cursor, finished=True)
+            cursor.execute("ANALYZE django_jobs_job")
+            fill(cursor, ahead=24 if state == "scheduled" else 0)
+
+        with connection.execute_wrapper(explaining):
+            page = admin_client.get(f"{JOBS}?state={state}")
+
+        assert len(listed(page)) == JobAdmin.list_per_page
+        assert "django_jobs_job_pkey" in {plan.get("Index Name") for plan in plans}
+        assert not [plan for plan in plans if " = ANY" in plan.get("Filter", "")]
 
     def test_choices_come_from_jobs_workers_figures_and_known_tasks(
         self, admin_client, make_job, make_worker, put

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.contrib.admin import AdminSite
+from django.contrib.admin import AdminSite, ModelAdmin
 from django.contrib.admin.utils import quote
 from django.contrib.staticfiles import finders
 from django.template.loader import get_template
@@ -82,6 +82,27 @@ class TestSites:
             "Queue",
             "Worker",
         }
+
+    @pytest.mark.parametrize("site", ["Asking", "Deriving", "Choosing"])
+    def test_a_site_that_registers_in_a_manner_of_its_own_gets_classes(self, site):
+        class Asking(AdminSite):
+            def register(self, model_or_iterable, admin_class=None, **options):
+                assert issubclass(admin_class, ModelAdmin)
+                super().register(model_or_iterable, admin_class, **options)
+
+        class Deriving(AdminSite):
+            def register(self, model_or_iterable, admin_class=None, **options):
+                super().register(model_or_iterable, type("Derived", (admin_class,), {}), **options)
+
+        class Choosing(AdminSite):
+            def register(self, model_or_iterable, admin_class=None, **options):
+                super().register(model_or_iterable, admin_class, list_per_page=5, **options)
+
+        own = {"Asking": Asking, "Deriving": Deriving, "Choosing": Choosing}[site](name="own")
+        register(own)
+
+        assert all(isinstance(page, ModelAdmin) for page in own._registry.values())
+        assert own._registry[Job].get_urls()
 
     def test_a_page_is_imported_when_it_is_needed_so_that_workers_are_spared_it(self):
         """Every process of a project loads what it has in the admin, and a worker shows no page."""

@@ -121,3 +121,5 @@ class TestLog:
 
         assert names[shape_of(claim.SURVEY)] == "claim.SURVEY"
         assert names[shape_of(finish.END)] == "finish.END"
+        early, _ = claim.early((claim.CLAIM_AFTER, {}))
+        assert names[shape_of(early)] == "claim.CLAIM_AFTER, early"

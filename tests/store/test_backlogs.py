@@ -7,16 +7,18 @@ machine changes; a walk over the backlog would read many times as many.
 
 from __future__ import annotations
 
-from datetime import timedelta
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from django_jobs.store import claim, explain, health, overview, rescue
+from django_jobs.store import claim, control, explain, health, moment, overview, prune, rescue
 from django_jobs.store.prune import BEGINNING
 from django_jobs.store.stats import COUNTED
 from tests import jobs
 from tests.rows import WORKER
+from tests.store.test_plans import FILL as IN_A_STATE
 from tests.store.test_plans import TABLE, nodes, problems
 
 KNOWN = [jobs.ok.module_path]
@@ -139,6 +141,48 @@ def test_few_pages_are_read_beside(link, name, statistics):
         assert pages["CLAIM"] <= ROWS / 50
     else:
         assert pages["CLAIM"] <= 20 + 2 * points + 2 * 100  # it looks up each job that it takes
+
+
+PARTIAL = """
+    SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = %s::regclass AND indpred IS NOT NULL
+"""
+
+BY_ID = {
+    "RETRY": (control.RETRY, "FAILED"),
+    "CANCEL_WAITING": (control.CANCEL_WAITING, "READY"),
+    "CANCEL_RUNNING": (control.CANCEL_RUNNING, "RUNNING"),
+    "RUN_NOW": (control.RUN_NOW, "READY"),
+    "EDIT": (control.EDIT, "READY"),
+    "PRUNE_CHOSEN": (prune.PRUNE_CHOSEN, "FAILED"),
+    "CLAIM_ONE": (moment.CLAIM_ONE, "READY"),
+}
+
+
+@pytest.mark.parametrize("statistics", STATISTICS)
+@pytest.mark.parametrize("name", BY_ID)
+def test_what_is_changed_by_its_id_is_found_by_it_alone(link, name, statistics):
+    """And not among all that are in its state. In the session of a web process, with all types of plans."""
+    text, state = BY_ID[name]
+    for kind in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort"):
+        link.execute(f"SET LOCAL enable_{kind} = on")
+    if statistics == "from before":
+        fill(link, finished=True)
+        link.execute(f"ANALYZE {TABLE}")
+    link.execute(IN_A_STATE, {"task": KNOWN[0], "state": state, "count": ROWS, "worker": WORKER})
+    if statistics == "counted":
+        link.execute(f"ANALYZE {TABLE}")
+    [[newest]] = link.execute("SELECT max(id) FROM django_jobs_job").fetchall()
+    given: dict[str, Any] = {
+        "id": newest, "ids": list(range(newest - 99, newest + 1)), "state": state, "worker": WORKER,
+        "reset": True, "reason": "", "keep": timedelta(1), "queue": None, "priority": 1, "run_after": None,
+        "before": datetime(3000, 1, 1, tzinfo=UTC),
+    }  # fmt: skip
+
+    plan, _ = explained(link, (text, {key: given[key] for key in re.findall(r"%\((\w+)\)s", text)}))
+
+    partial = {name for (name,) in link.execute(PARTIAL, [TABLE])}
+    assert partial > {INDEX, EXPIRY}
+    assert not {node.get("Index Name") for node in nodes(plan)} & partial
 
 
 @pytest.mark.parametrize("statistics", STATISTICS)

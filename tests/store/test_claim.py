@@ -29,7 +29,7 @@ from django_jobs.store.claim import (
 )
 from django_jobs.store.cursor import run
 from tests import jobs
-from tests.rows import WORKER, claimed_job, row
+from tests.rows import WORKER, claimed_job, row, worker_row
 
 KNOWN = [jobs.ok.module_path]
 MINUTE = timedelta(minutes=1)
@@ -255,17 +255,24 @@ class TestTheDisk:
 
     def test_a_flush_has_the_disk_take_in_what_was_written_before(self, link):
         row()
-        link.execute(
-            *early(claim_after(WORKER, [Room("default", 1, spans_behind({0: BEGINNING}))], KNOWN, 1))
-        )
+        worker = worker_row().pk
+        rooms = [Room("default", 1, spans_behind({0: BEGINNING}))]
+        link.execute(*early(claim_after(worker, rooms, KNOWN, 1)))
         [[written]] = link.execute("SELECT pg_current_wal_insert_lsn()").fetchall()
 
-        link.execute(*flush())
+        link.execute(*flush(worker))
 
-        assert link.execute("SELECT pg_current_wal_flush_lsn() >= %s::pg_lsn", [written]).fetchall() == [
-            (True,)
-        ]
-        assert self.waits(link, flush())
+        [[flushed]] = link.execute("SELECT pg_current_wal_flush_lsn() >= %s::pg_lsn", [written]).fetchall()
+        assert flushed
+        assert self.waits(link, flush(worker))
+
+    def test_it_waits_for_nobody_who_holds_the_workers_row(self, link, links):
+        worker = worker_row().pk
+        other = links()
+        with other.transaction():
+            other.execute("SELECT FROM django_jobs_worker WHERE id = %s FOR UPDATE", [worker])
+
+            assert link.execute(*flush(worker)).fetchall() == []
 
 
 class TestOrder:

@@ -72,6 +72,20 @@ def test_a_job_that_was_taken_over_and_claimed_again_takes_one_place():
     assert (of.free(())["sync"], of.queue_counts) == (3, {})
 
 
+def test_the_end_of_an_earlier_run_with_the_same_number_is_void():
+    """A claim that a crash of the server took back was none, so the next one counts the same attempt."""
+    of = ledger()
+    [first], [second] = jobs(1), jobs(1)
+    of.take([first])
+    of.take([second])
+    assert first == second
+
+    of.end(Ended(first, FAILED))
+
+    assert (of.free(())["sync"], of.ended) == (2, {})
+    assert end(of, second).outcome == DONE
+
+
 def test_short_jobs_let_some_wait_before_the_threads():
     of = ledger()
     for number in range(400):

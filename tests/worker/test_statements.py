@@ -58,12 +58,13 @@ class Wheel:
         self.dispatcher.cycle()
         return dict(self.counts)
 
-    def end_all(self, captured=None):
+    def end_all(self, captured=None, *, stored=False):
         """Have all jobs that were started complete."""
         done, self.started[:] = list(self.started), []
         outcome = Completed(return_value=None, keep=None)
         for job in done:
-            self.dispatcher.events.put(Ended(job, outcome, seconds=1.0, captured=captured))
+            ended = Ended(job, outcome, seconds=1.0, captured=captured, stored=stored)
+            self.dispatcher.events.put(ended)
         self.dispatcher.wait(0)
         return done
 
@@ -290,6 +291,14 @@ class TestWhenTheDiskMustHaveIt:
         idle.end_all()
 
         assert self.claim(idle) == (False, True, False)
+        assert idle.dispatcher.flush_at is None
+
+    def test_an_outcome_that_a_transactional_body_stored_flushes_as_well(self, idle):
+        self.claim(idle)
+        idle.end_all(stored=True)
+
+        self.turn(idle)
+
         assert idle.dispatcher.flush_at is None
 
     def test_what_was_found_stored_by_someone_else_flushes_nothing(self, idle):
