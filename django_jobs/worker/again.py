@@ -13,6 +13,9 @@ without a word, is behind the points.
 RESTART_SECONDS = 2.0
 """How often at most a look that is under way begins anew, or it might never come to its end."""
 
+AGAIN_SHARE = 100.0
+"""A look waits this many times the duration of a scout of the last one: under 1 % of the time for each."""
+
 
 @dataclass(slots=True)
 class Again:
@@ -28,6 +31,11 @@ class Again:
         if due or self.at is None:
             self.at = now + AGAIN_SECONDS
         return due
+
+    def scouted(self, now: float, seconds: float) -> None:
+        """Put the next look off after a scout that took long: it may walk over all that was claimed."""
+        if self.at is not None:
+            self.at = max(self.at, now + AGAIN_SHARE * seconds)
 
     def is_restart_due(self, now: float) -> bool:
         """Whether a look under way is to begin anew, since claims found a queue paused meanwhile."""

@@ -247,6 +247,7 @@ class Claiming:
     def scouted(self, search: Search, found: Sequence[Scouted], now: float, seconds: float) -> None:
         """Take in what a scout found, and how long it took."""
         reach = self.reaches[search.kind]
+        self.again.scouted(now, seconds)
         for scouted in found:
             reach.take_edge(scouted, search)
             reach.hungry |= scouted.found

@@ -765,10 +765,13 @@ class TestOlderRows:
         [search] = scouts(of, 10.0)
         assert search.spans == {"default": [Span(0, claim.BEGINNING, horizon(9.0))]}
 
-    def test_are_looked_at_from_the_first_one_on_once_a_minute(self):
+    @pytest.mark.parametrize(("seconds", "expected"), [(0.0, [60, 120, 180]), (0.7, [70, 140])])
+    def test_are_looked_at_from_the_first_one_on_once_a_minute_or_less_often_where_it_takes_long(
+        self, seconds, expected
+    ):
         """Some may have come back without a word, or were paused when they were passed."""
         of = self.found()
-        self.scouted(of, None, found=False)
+        self.scouted(of, None, found=False, seconds=seconds)
         place = Place("default", 0, -60.0, None, False)
         looks = []
         for now in range(1, 200):
@@ -780,9 +783,9 @@ class TestOlderRows:
             for search in scouts(of, now):
                 assert search.spans["default"][0].after == claim.BEGINNING
                 looks.append(now)
-                of.scouted(search, [Scouted("default", None, False)], now, 0.0)
+                of.scouted(search, [Scouted("default", None, False)], now, seconds)
 
-        assert looks == [60, 120, 180]
+        assert looks == expected
 
     def test_of_a_queue_that_was_paused_are_looked_at_though_new_jobs_were_told_of(self):
         of = self.found()
