@@ -223,7 +223,7 @@ class Dispatcher:
         `written` are the rows that came back, by job: its id, and where that was decided there, its state.
         """
         now = monotonic()
-        if written or any(end.stored for end in ended):
+        if written:  # by a commit of ours, so after all claims; a transactional body's may be older than some
             self.flush_at = None
         self.board.forget([end.job.id for end in ended])
         for job_id in [end.job.id for end in ended]:
