@@ -1,85 +1,90 @@
 """
 Holding: what a transaction that somebody leaves open costs.
 
-A worker is kept supplied for some minutes, once without and once with a REPEATABLE READ transaction open from
-the start, in tables that were emptied. Dead rows can't be removed meanwhile, so the cost grows with time: the
-last minute counts. Then jobs come at a rate that leaves the worker time, and it is their latency that counts.
+Two workers are given jobs in turns, in two databases: a REPEATABLE READ transaction is open in one of them
+from the start. Its dead rows can't be removed meanwhile, so the cost grows with time: the last tenth counts.
+Then jobs come at a rate that leaves the worker time, and it is their latency that counts.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 
 from benchmarks.backlog import insert_waiting
 from benchmarks.figures import JOBS_PER_SECOND, RATIO, Found, percentiles
-from benchmarks.ground import Ground, checkpoint, idle_workers, wait_for, workers
+from benchmarks.ground import Ground, another_ground, idle_workers, wait_for, workers
 from benchmarks.latency import BODIES, arrivals
-from benchmarks.scale import UPDATES
 from benchmarks.sizes import Sizes
+from django_jobs.core.records import Wake
+from django_jobs.store.notify import notification
 
-STOCK = 150_000
-"""Jobs that wait at the least: some seconds of work; the counter of those done is up to a second old."""
+JOBS_A_MINUTE = 50_000
+"""Jobs of one turn, for each minute that all turns are to take: some fortieth of the time."""
 
-PART = 20_000
-"""Jobs inserted at once."""
+LEAST = 20_000
+"""Jobs of one turn at the least."""
 
 RATE = 300
 """Jobs a second that come one by one."""
 
 UNFINISHED = "SELECT EXISTS (SELECT FROM django_jobs_job WHERE state <> 'SUCCESSFUL')"
 
-RATES = """
-    SELECT count(*) FILTER (WHERE finished_at <= %(began)s::timestamptz + %(part)s::interval),
-           count(*) FILTER (WHERE finished_at > %(ended)s::timestamptz - %(part)s::interval
-                              AND finished_at <= %(ended)s::timestamptz),
-           count(*) FILTER (WHERE finished_at <= %(ended)s::timestamptz)
-      FROM django_jobs_job WHERE state = 'SUCCESSFUL'
+LAST = "SELECT COALESCE(max(id), 0) FROM django_jobs_job"
+
+EARLIEST = "SELECT min(run_after) FROM django_jobs_job WHERE id > %s"
+
+TURN = """
+    SELECT EXTRACT(epoch FROM max(finished_at) - min(started_at))::float8
+      FROM django_jobs_job WHERE id > %s HAVING bool_and(state = 'SUCCESSFUL')
 """
 
 
 def measure(ground: Ground, sizes: Sizes) -> Iterator[Found]:
-    """Keep a worker supplied without and with a transaction open elsewhere."""
-    seconds = sizes.minutes * 60
-    free = sustained(ground, seconds, held=False)
-    held = sustained(ground, seconds, held=True)
-    name = f"{sizes.minutes:g} min"
-    for (first, last, whole), what in ((free, "nothing held open"), (held, "a transaction held open")):
-        yield Found(f"{name}, {what}: whole time", JOBS_PER_SECOND, whole)
-        yield Found(f"{name}, {what}: begin", JOBS_PER_SECOND, first)
-        yield Found(f"{name}, {what}: end", JOBS_PER_SECOND, last)
-    yield Found(f"{name}: held open of nothing held open, whole time", RATIO, held[2] / free[2])
-    yield Found(f"{name}: held open of nothing held open, end", RATIO, held[1] / free[1])
-
-
-def sustained(ground: Ground, seconds: float, *, held: bool) -> tuple[float, float, float]:
-    """Return jobs/s of one worker in the first part, the last part and the whole of so many seconds."""
+    """Give jobs to a worker in a database where a transaction is open, in turns with one where none is."""
+    jobs = max(LEAST, int(sizes.minutes * JOBS_A_MINUTE))
     ground.empty()
-    ground.execute("VACUUM django_jobs_job")
-    insert_waiting(ground, 2 * STOCK)
-    checkpoint(ground.connection)
-    part = min(60.0, seconds / 3)
-    before = ground.one(UPDATES) or 0
-    inserted = 2 * STOCK
-    with held_open(ground) if held else nullcontext(), workers(1, environment=ground.environment()):
+    free: list[float] = []
+    held: list[float] = []
+    with (
+        another_ground("held") as other,
+        workers(1, environment=ground.environment()),
+        workers(1, environment=other.environment()),
+    ):
         idle_workers(ground, 1)
-        began = ground.one("SELECT clock_timestamp()")
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            done = ((ground.one(UPDATES) or 0) - before) // 2
-            if inserted - done < STOCK:
-                insert_waiting(ground, PART)
-                inserted += PART
-            else:
-                time.sleep(0.1)
-        ended = ground.one("SELECT clock_timestamp()")
-    row = ground.execute(RATES, {"began": began, "ended": ended, "part": f"{part} s"}).fetchone()
-    assert row is not None
-    return row[0] / part, row[1] / part, row[2] / seconds
+        idle_workers(other, 1)
+        with held_open(other):
+            while sum(held) < sizes.minutes * 60:
+                free.append(turn(ground, jobs))
+                held.append(turn(other, jobs))
+    name, tenth = f"{sizes.minutes:g} min", max(1, len(held) // 10)
+    parts = {"whole time": slice(None), "first tenth": slice(tenth), "last tenth": slice(-tenth, None)}
+    for turns, what in ((free, "nothing held open"), (held, "a transaction held open")):
+        for part, which in parts.items():
+            yield Found(f"{name}, {what}: {part}", JOBS_PER_SECOND, rate(jobs, turns[which]))
+    for part, which in parts.items():
+        ratio = rate(jobs, held[which]) / rate(jobs, free[which])
+        yield Found(f"{name}: held open of nothing held open, {part}", RATIO, ratio)
+
+
+def turn(ground: Ground, jobs: int) -> float:
+    """Have a worker run so many jobs and return in how many seconds it did, from its first claim on."""
+    before = ground.one(LAST)
+    insert_waiting(ground, jobs)
+    wake = Wake("default", 0, ground.one(EARLIEST, [before]), False)
+    ground.execute(*notification("django_jobs", [wake]))
+    last = ground.one(LAST)
+    wait_for(lambda: ground.one(TURN, [last - 1]), pause=0.1)
+    seconds: float = wait_for(lambda: ground.one(TURN, [before]), pause=0.2)
+    return seconds
+
+
+def rate(jobs: int, turns: Sequence[float]) -> float:
+    """Return jobs/s over some turns."""
+    return jobs * len(turns) / sum(turns)
 
 
 def steady(ground: Ground, sizes: Sizes) -> Iterator[Found]:
