@@ -49,11 +49,12 @@ def one_by_one(ground: Ground, sizes: Sizes) -> Iterator[Found]:
     def by_djangos_cursor(number: int) -> None:
         with djangos.cursor() as cursor:
             cursor.execute(BARE, row)
+            cursor.fetchone()
 
     with psycopg.connect(ground.url, autocommit=True) as connection:
         for _ in range(SLICES):
-            bare += timed(rounds, lambda _: connection.execute(BARE, row))
-            unprepared += timed(rounds, lambda _: connection.execute(BARE, row, prepare=False))
+            bare += timed(rounds, lambda _: connection.execute(BARE, row).fetchone())
+            unprepared += timed(rounds, lambda _: connection.execute(BARE, row, prepare=False).fetchone())
             by_django += timed(rounds, by_djangos_cursor)
             ours += timed(rounds, lambda number: nothing.enqueue(number))
             with prepared(djangos):

@@ -2,8 +2,8 @@
 Holding: what a transaction that somebody leaves open costs.
 
 Two workers are given jobs in turns, in two databases: a REPEATABLE READ transaction is open in one of them
-from the start. Its dead rows can't be removed meanwhile, so the cost grows with time: the last tenth counts.
-Then jobs come at a rate that leaves the worker time, and it is their latency that counts.
+from the start. Its dead rows can't be removed meanwhile, so the cost grows with time. Then jobs come at a
+rate that leaves the worker time, and it is their latency that counts.
 """
 
 from __future__ import annotations
@@ -60,8 +60,12 @@ def measure(ground: Ground, sizes: Sizes) -> Iterator[Found]:
             while sum(held) < sizes.minutes * 60:
                 free.append(turn(ground, jobs))
                 held.append(turn(other, jobs))
-    name, tenth = f"{sizes.minutes:g} min", max(1, len(held) // 10)
-    parts = {"whole time": slice(None), "first tenth": slice(tenth), "last tenth": slice(-tenth, None)}
+    name, few = f"{sizes.minutes:g} min", max(1, len(held) // 4)
+    parts = {
+        "whole time": slice(None),
+        "first quarter": slice(few),
+        "last quarter": slice(-few, None),
+    }
     for turns, what in ((free, "nothing held open"), (held, "a transaction held open")):
         for part, which in parts.items():
             yield Found(f"{name}, {what}: {part}", JOBS_PER_SECOND, rate(jobs, turns[which]))

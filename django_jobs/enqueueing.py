@@ -26,7 +26,7 @@ from django_jobs.core import rich
 from django_jobs.core.arguments import encode_call, encode_value
 from django_jobs.core.records import Inserted, NewJob, Wake
 from django_jobs.results import as_shown
-from django_jobs.signatures import call_signature, takes_by_name
+from django_jobs.signatures import call_signature, positional_counts, takes_by_name
 from django_jobs.store.insert import insert, insert_many
 from django_jobs.tasks import UNSET, JobTask, registry
 from django_jobs.waking import wake_after_commit
@@ -59,10 +59,11 @@ def prepare(task: JobTask, args: Sequence[Any], kwargs: Mapping[str, Any], limit
     if ABOUT in kwargs and not takes_by_name(task.func, ABOUT):
         task = task.using(about=kwargs[ABOUT])
         kwargs = {name: value for name, value in kwargs.items() if name != ABOUT}
-    try:
-        call_signature(task.func, task.takes_context).bind(*args, **kwargs)
-    except TypeError as error:
-        raise TypeError(f"{task.module_path}() can't be called with these arguments: {error}.") from None
+    if kwargs or len(args) not in positional_counts(task.func, task.takes_context):  # sooner than to bind
+        try:
+            call_signature(task.func, task.takes_context).bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{task.module_path}() can't be called with these arguments: {error}.") from None
     if task.encoding == "rich":
         args, kwargs = rich.flatten(list(args)), rich.flatten(dict(kwargs))
     args_text, kwargs_text = encode_call(args, kwargs, max_bytes=limits.max_argument_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from inspect import Parameter, Signature, signature
@@ -18,6 +19,20 @@ def call_signature(function: Callable[..., Any], takes_context: bool) -> Signatu
     if takes_context and parameters and parameters[0].kind is not Parameter.VAR_POSITIONAL:
         parameters = parameters[1:]
     return found.replace(parameters=parameters)
+
+
+@lru_cache(maxsize=4096)
+def positional_counts(function: Callable[..., Any], takes_context: bool) -> range:
+    """Return how many arguments fit a call of the task where all are positional; empty if none may be."""
+    parameters = call_signature(function, takes_context).parameters.values()
+    if any(p.kind is Parameter.KEYWORD_ONLY and p.default is Parameter.empty for p in parameters):
+        return range(0)
+    by_place = [
+        p for p in parameters if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    takes_more = any(p.kind is Parameter.VAR_POSITIONAL for p in parameters)
+    least = sum(p.default is Parameter.empty for p in by_place)
+    return range(least, sys.maxsize if takes_more else len(by_place) + 1)
 
 
 def takes_by_name(function: Callable[..., Any], name: str) -> bool:
