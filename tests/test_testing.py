@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 import sys
 import unittest
@@ -466,7 +467,7 @@ class TestImmediateMode:
 
         assert (decorated(), seen) == (3, [(1, 2)])
         assert errands.add.enqueue(5).status is TaskResultStatus.READY
-        assert asyncio.iscoroutinefunction(decorated_async)
+        assert inspect.iscoroutinefunction(decorated_async)
 
 
 class TestInTestCase(JobsTestMixin, TestCase):

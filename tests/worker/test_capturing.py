@@ -37,6 +37,12 @@ silent.propagate = False
 silent.setLevel("DEBUG")
 
 
+@pytest.fixture(autouse=True)
+def nothing_said_by_what_others_left(caplog):
+    """Bodies that other tests left unfinished are collected at any time, and asyncio says so in a run's log."""
+    caplog.set_level(logging.CRITICAL, "asyncio")
+
+
 class Odd:
     """An object that can't be written."""
 
