@@ -38,9 +38,13 @@ silent.setLevel("DEBUG")
 
 
 @pytest.fixture(autouse=True)
-def nothing_said_by_what_others_left(caplog):
-    """Bodies that other tests left unfinished are collected at any time, and asyncio says so in a run's log."""
-    caplog.set_level(logging.CRITICAL, "asyncio")
+def nothing_said_by_what_others_left():
+    """Bodies that other tests left unfinished are collected at any time, and asyncio says so."""
+    log = logging.getLogger("asyncio")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    yield
+    log.setLevel(before)
 
 
 class Odd:
