@@ -70,9 +70,9 @@ def measure(ground: Ground, sizes: Sizes) -> Iterator[Found]:
     }
     for turns, what in ((free, "nothing held open"), (held, "a transaction held open")):
         for part, which in parts.items():
-            yield Found(f"{name}, {what}: {part}", JOBS_PER_SECOND, rate(jobs, turns[which]))
+            yield Found(f"{name}, {what}: {part}", JOBS_PER_SECOND, speed(jobs, turns[which]))
     for part, which in parts.items():
-        ratio = rate(jobs, held[which]) / rate(jobs, free[which])
+        ratio = speed(jobs, held[which]) / speed(jobs, free[which])
         yield Found(f"{name}: held open of nothing held open, {part}", RATIO, ratio)
 
 
@@ -83,12 +83,12 @@ def turn(ground: Ground, jobs: int) -> float:
     wake = Wake("default", 0, ground.one(EARLIEST, [before]), False)
     ground.execute(*notification("django_jobs", [wake]))
     last = ground.one(LAST)
-    wait_for(lambda: ground.one(DONE, [last]), pause=0.1)
+    wait_for(lambda: ground.one(DONE, [last]), pause=0.1, patience=600)
     seconds: float = wait_for(lambda: ground.one(TURN, [before]), pause=0.2)
     return seconds
 
 
-def rate(jobs: int, turns: Sequence[float]) -> float:
+def speed(jobs: int, turns: Sequence[float]) -> float:
     """Return jobs/s over some turns."""
     return jobs * len(turns) / sum(turns)
 

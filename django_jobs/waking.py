@@ -12,7 +12,7 @@ A notification that can't be sent is logged and forgotten: it costs one poll at 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
@@ -58,44 +58,35 @@ rates: dict[tuple[str, str, float], Rate] = {}
 """By database alias, channel, and what the settings allow in a second."""
 
 
-def rate_of(alias: str) -> Rate:
-    """Return the rate of notifications to workers on the database `alias`."""
-    settings = conf.current()
-    per_second = settings.notify_per_second
-    key = (alias, settings.channel, per_second)
-    return rates.get(key) or rates.setdefault(key, Rate(per_second))
-
-
 class Notification:
     """What one transaction has to tell, as the function that Django calls after its commit."""
 
-    def __init__(self, alias: str, savepoints: frozenset[str] = frozenset()) -> None:
+    def __init__(self, alias: str, savepoints: frozenset[str]) -> None:
         self.alias = alias
         self.savepoints = savepoints
         self.earliest: dict[tuple[str, int, bool | None], Wake] = {}
         self.everywhere = False
         """Whether workers are to look everywhere, and not just where the wakes say."""
 
-    def add(self, wakes: Iterable[Wake], *, everywhere: bool) -> None:
-        """Keep the earliest due time of each place, and whether any is to be looked at."""
-        self.everywhere |= everywhere
-        for wake in wakes:
-            known = self.earliest.get(wake.place)
-            if known is None or wake.run_after < known.run_after:
-                self.earliest[wake.place] = wake
+    def add(self, wake: Wake) -> None:
+        """Keep the earliest due time of each place."""
+        known = self.earliest.get(wake.place)
+        if known is None or wake.run_after < known.run_after:
+            self.earliest[wake.place] = wake
 
     def __call__(self) -> None:
         """Send it, unless the rate says that workers will look by themselves."""
-        allowed, silence = rate_of(self.alias).take(monotonic())
-        if allowed:
-            self.send(silence)
-
-    def send(self, silence: float) -> None:
-        """Send it, with the `silence` that may follow."""
+        settings = conf.current()
+        per_second = settings.notify_per_second
+        key = (self.alias, settings.channel, per_second)
+        rate = rates.get(key) or rates.setdefault(key, Rate(per_second))
+        allowed, silence = rate.take(monotonic())
+        if not allowed:
+            return
         try:
             with connections[self.alias].cursor() as cursor:
                 wakes = () if self.everywhere else self.earliest.values()
-                notify(cursor, conf.current().channel, wakes, silence=silence)
+                notify(cursor, settings.channel, wakes, silence=silence)
         except Exception as error:  # noqa: BLE001  (must never reach the caller, whose work is committed)
             logger.warning(
                 "workers could not be notified; they will find the jobs by polling: %s",
@@ -112,18 +103,16 @@ def wake_after_commit(alias: str, *wakes: Wake, everywhere: bool = False) -> Non
     if not (wakes or everywhere) or not conf.current().notify:
         return
     connection = connections[alias]
-    if connection.in_atomic_block:
-        notification = notification_of(connection)
-        notification.add(wakes, everywhere=everywhere)
-        if not any(entry[1] is notification for entry in connection.run_on_commit[-LOOK_BACK:]):
-            transaction.on_commit(notification, using=alias, robust=True)
-    elif connection.get_autocommit():
-        allowed, silence = rate_of(alias).take(monotonic())
-        if allowed:  # asked first, since few of those that come fast need a notification
-            notification = Notification(alias)
-            notification.add(wakes, everywhere=everywhere)
-            notification.send(silence)
-    # Otherwise Django can't say when such a transaction commits, so the poll has to find the jobs.
+    if not (connection.in_atomic_block or connection.get_autocommit()):
+        return  # Django can't say when such a transaction commits, so the poll has to find the jobs
+    notification = notification_of(connection)
+    notification.everywhere |= everywhere
+    for wake in wakes:
+        notification.add(wake)
+    if not connection.in_atomic_block:
+        notification()
+    elif not any(entry[1] is notification for entry in connection.run_on_commit[-LOOK_BACK:]):
+        transaction.on_commit(notification, using=alias, robust=True)
 
 
 def tell_after_commit(alias: str, workers: Sequence[int]) -> None:
@@ -146,7 +135,8 @@ def notification_of(connection: BaseDatabaseWrapper) -> Notification:
     one: registered under just the savepoints that are open now; or a new one.
     """
     savepoints = frozenset(connection.savepoint_ids)
-    for entry in connection.run_on_commit[: -LOOK_BACK - 1 : -1]:
-        if isinstance(entry[1], Notification) and entry[1].savepoints == savepoints:
-            return entry[1]
+    if connection.in_atomic_block:
+        for entry in connection.run_on_commit[: -LOOK_BACK - 1 : -1]:
+            if isinstance(entry[1], Notification) and entry[1].savepoints == savepoints:
+                return entry[1]
     return Notification(connection.alias, savepoints)
