@@ -94,11 +94,11 @@ def statements(backlog):
 
 @pytest.fixture
 def link(links):
-    """A worker's connection; what is filled in is taken back, and its dead rows are cleared away."""
+    """A worker's connection, and files without dead rows of other tests; all of it is taken back."""
     link = links()
     with link.transaction(force_rollback=True):
+        link.execute(f"TRUNCATE {TABLE} CASCADE")
         yield link
-    link.execute(f"VACUUM {TABLE}")
 
 
 def fill_with(link, statistics, **backlog):
