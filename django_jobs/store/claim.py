@@ -204,6 +204,8 @@ class Room:
     room: int
     spans: Sequence[Span] = ()
     """No row in two of them; none for a plain claim."""
+    whole: bool = True
+    """Whether that is all there is to walk over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,9 +157,8 @@ class Claiming:
         for name in self.rotated():
             room = min(share, self.room(name, free, taken))
             partial |= room < min(share, self.room(name, free, in_flight))
-            spans = () if plain or room <= 0 else reach.spans(name)
-            if room > 0 and (plain or spans):
-                rooms.append(Room(name, room, spans))
+            if room > 0 and (plain or name in reach.points):
+                rooms.append(Room(name, room) if plain else reach.room(name, room))
         return Request(kind, plain, rooms, min(free, sum(room.room for room in rooms)), partial=partial)
 
     def room(self, queue_name: str, free: int, in_flight: Mapping[str, int]) -> int:
@@ -190,7 +189,8 @@ class Claiming:
         # A plain claim looks at the front alone: what lies behind points is still to be claimed.
         left_behind = request.plain and reach.hungry and any(reach.points.values())
         counts = Counter([job.queue_name for job in jobs])
-        ended = self.came_to_an_end(request, counts)
+        unfilled = self.unfilled(request, counts)
+        ended = {room.queue_name for room in unfilled if room.whole}
         full = len(ended) < len(request.rooms)
         horizon = self.horizon(now - seconds)
         last = {(job.queue_name, job.priority): job for job in jobs}  # they are in order
@@ -202,9 +202,9 @@ class Claiming:
             reach.plain_not_before = now + self.front_share * seconds
         else:
             reach.spend(counts)
-            for room in request.rooms:
-                if room.queue_name in ended:
-                    reach.pass_over(room, horizon)
+            reach.filled |= dict(last.keys())
+            for room in unfilled:
+                reach.pass_over(room, horizon)
         reach.hungry = full or request.partial or left_behind
         if full:
             reach.streak = True
@@ -215,12 +215,12 @@ class Claiming:
             reach.wants_plain = True
 
     @staticmethod
-    def came_to_an_end(request: Request, counts: Counter[str]) -> set[str]:
-        """Return the queues in which a claim came to the end of what was there for it."""
+    def unfilled(request: Request, counts: Counter[str]) -> list[Room]:
+        """Return the queues in which a claim came to the end of what it was to walk over."""
         rooms = request.rooms
         if counts.total() >= request.limit:  # it didn't come to those behind the last one that gave any
             rooms = rooms[: max(place for place, room in enumerate(rooms) if room.queue_name in counts)]
-        return {room.queue_name for room in rooms if counts[room.queue_name] < room.room}
+        return [room for room in rooms if counts[room.queue_name] < room.room]
 
     def horizon(self, at: float) -> Point:
         """Return the point before which all is old: what came there has had a moment to commit."""

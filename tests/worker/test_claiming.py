@@ -17,6 +17,7 @@ from django_jobs.store import claim, scout
 from django_jobs.store.claim import Place, Span
 from django_jobs.store.cursor import run
 from django_jobs.store.scout import Edge, Scouted
+from django_jobs.worker import reach as reach_module
 from django_jobs.worker import requests as requests_module
 from django_jobs.worker.claiming import (
     FRONT_SHARE,
@@ -26,7 +27,7 @@ from django_jobs.worker.claiming import (
     SILENCE_MARGIN,
     Claiming,
 )
-from django_jobs.worker.reach import Unseen
+from django_jobs.worker.reach import FURTHER_PLACES, Unseen
 from django_jobs.worker.requests import PORTION, Served
 from tests import jobs
 from tests.rows import WORKER, claimed_job
@@ -893,6 +894,73 @@ class TestOlderRows:
         assert reach.points["default"] == {0: horizon(9.0)}
 
 
+class TestManyPriorities:
+    """Each one that a claim names costs time, whether the claim comes to it or not."""
+
+    EVERY = list(range(100, -101, -1))
+
+    def with_jobs_at(self, priorities):
+        """Return what knows that young jobs wait at these priorities, its plain claims made."""
+        of = settled(claiming())
+        of.surveyed([Place("default", priority, -0.5, None, False) for priority in priorities], 0.0, 0.0)
+        [request] = requests(of, 0.0)
+        of.took(request, [], 0.0, 60.0)
+        return of
+
+    def claim(self, of, given=()):
+        """Have the next claim of two find jobs at the `given` priorities; return those that it names."""
+        [request] = requests(of, 1.0, free=2)
+        assert not request.plain
+        of.took(request, [job(1, priority=priority) for priority in given], 1.0, 0.0)
+        return [span.priority for span in request.rooms[0].spans]
+
+    def test_are_all_named_first(self):
+        assert self.claim(self.with_jobs_at(self.EVERY)) == self.EVERY
+
+    def test_are_named_to_a_little_behind_the_one_that_filled_the_last_claim(self):
+        of = self.with_jobs_at(self.EVERY)
+        self.claim(of, given=(100, 98))
+
+        assert self.claim(of, given=(98, 97)) == self.EVERY[: 3 + FURTHER_PLACES]
+        assert self.claim(of) == self.EVERY[: 4 + FURTHER_PLACES]
+
+    @pytest.mark.parametrize("given", [(), (98,)])
+    def test_are_all_named_again_at_once_after_a_claim_that_the_first_did_not_fill(self, given):
+        of = self.with_jobs_at(self.EVERY)
+        self.claim(of, given=(100, 98))
+        self.claim(of, given)
+
+        assert seconds_left(of, 1.0) == 0
+        assert self.claim(of) == self.EVERY
+        assert seconds_left(of, 1.0) > 0
+
+    def test_are_not_passed_over_by_a_claim_that_did_not_name_them(self):
+        of = self.with_jobs_at(self.EVERY)
+        before = dict(of.reaches["sync"].points["default"])
+        self.claim(of, given=(100, 98))
+        self.claim(of)
+
+        points = of.reaches["sync"].points["default"]
+        assert {p for p in self.EVERY if points[p] != before[p]} == {100, 98}
+
+    def test_of_one_queue_are_named_whatever_filled_another(self):
+        of = self.with_jobs_at(self.EVERY)
+        self.claim(of, given=(100, 98))
+        of.woken([wake("other", priority=priority) for priority in self.EVERY], 1.0, silence=0)
+
+        [request] = requests(of, 1.0)
+
+        named = {room.queue_name: len(room.spans) for room in request.rooms}
+        assert named == {"other": len(self.EVERY), "default": 3 + FURTHER_PLACES}
+
+    def test_are_forgotten_with_their_queue(self):
+        of = self.with_jobs_at(self.EVERY)
+        self.claim(of, given=(100, 98))
+        of.surveyed([], 60.0, 0.0)
+
+        assert of.reaches["sync"].filled == {}
+
+
 class TestPoints:
     def test_only_move_forward(self):
         reach = claiming().reaches["sync"]
@@ -992,7 +1060,7 @@ def test_what_is_due_is_claimed_within_milliseconds_whether_it_was_told_of_or_no
 KNOWN = [jobs.ok.module_path]
 
 queue_names = st.sampled_from(["a", "b"])
-priorities = st.sampled_from([0, 0, 5])
+priorities = st.sampled_from([0, 0, 5, 7])
 minutes = st.integers(1, 9)
 STEPS = st.one_of(
     st.tuples(st.just("insert others"), queue_names, priorities, minutes, st.integers(1, 5)),
@@ -1078,7 +1146,8 @@ class Simulation:
 
 @pytest.fixture
 def small_portions(monkeypatch):
-    """So that a few rows are many."""
+    """So that a few rows are many, and few priorities too."""
+    monkeypatch.setattr(reach_module, "FURTHER_PLACES", 0)
     monkeypatch.setattr(requests_module, "PORTION", 2)
     monkeypatch.setattr(requests_module, "SMALLEST_PORTION", 1)
 

@@ -56,7 +56,7 @@ INSERT_STEP = st.tuples(
     st.just("insert"),
     clients,
     st.sampled_from("ab"),
-    st.sampled_from([0, 0, 5]),
+    st.sampled_from([0, 0, 5, 7]),
     st.sampled_from([0, 0, 1, 60]),
 )
 CLAIM_STEP = st.tuples(st.just("claim"), st.integers(1, 3))
@@ -236,10 +236,12 @@ def simulation(transactional_db, monkeypatch):
     """
     A function that begins anew with empty tables, on the same four connections.
 
-    Claims over older rows go on in portions of two.
+    Claims over older rows go on in portions of two, and those that are filled are followed by ones that name
+    no priority further down.
     """
     monkeypatch.setattr("django_jobs.worker.requests.PORTION", 2)
     monkeypatch.setattr("django_jobs.worker.requests.SMALLEST_PORTION", 1)
+    monkeypatch.setattr("django_jobs.worker.reach.FURTHER_PLACES", 0)
     with ExitStack() as stack:
         opened = [
             stack.enter_context(connect(connection_parameters("default"), prepare=True)) for _ in range(4)
