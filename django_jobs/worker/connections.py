@@ -6,6 +6,7 @@ A job must never fail because an idle connection was cut meanwhile, and never se
 
 from __future__ import annotations
 
+import ctypes
 import re
 import select
 from collections.abc import Awaitable, Collection
@@ -49,6 +50,12 @@ def opened() -> Collection[BaseDatabaseWrapper]:
     return list(mine.opened.values()) if mine.opened else ()
 
 
+class Asked(ctypes.Structure):
+    """What the C library's `poll` is asked of one file: its `struct pollfd`."""
+
+    _fields_ = (("descriptor", ctypes.c_int), ("events", ctypes.c_short), ("answer", ctypes.c_short))
+
+
 def check_connections() -> None:
     """Drop this thread's connections that can't be used any more, so that the job opens new ones."""
     for connection in opened():
@@ -72,15 +79,16 @@ def is_cut(connection: BaseDatabaseWrapper) -> bool:
     Whether an idle connection was cut by its server.
 
     An idle PostgreSQL session has nothing to say but its last words, so a readable socket means that it is
-    over; looking costs a microsecond, where asking the server would cost a round trip.
+    over; looking costs a microsecond, where asking the server would cost a round trip. Python's own `poll`
+    lets go of the interpreter's lock, which takes long to come back while other threads run bodies.
     """
     raw = connection.connection
     if getattr(raw, "closed", False):
         return True
     try:
-        poll = select.poll()
-        poll.register(raw.fileno(), select.POLLIN)
-        return bool(poll.poll(0))
+        asked = Asked(raw.fileno(), select.POLLIN)
+        answers: int = ctypes.pythonapi.poll(ctypes.byref(asked), ctypes.c_ulong(1), 0)
+        return answers != 0
     except (OSError, ValueError, AttributeError, psycopg.Error):
         return connection.vendor == "postgresql"
 

@@ -32,7 +32,7 @@ from django_jobs.worker.board import Board, path_of
 from django_jobs.worker.claiming import Claiming
 from django_jobs.worker.duties import Duties, pass_on, wake_of
 from django_jobs.worker.event_loop import AsyncSlots
-from django_jobs.worker.ledger import AHEAD_SECONDS, Ledger
+from django_jobs.worker.ledger import SHORT_SECONDS, Ledger
 from django_jobs.worker.listener import Connected, Disconnected, Greeted, Heard, Steered, Woken
 from django_jobs.worker.loop import Loop, one_line
 from django_jobs.worker.requests import ASYNC, SYNC
@@ -298,7 +298,7 @@ class Dispatcher:
         for kind, slots in self.slots.items():
             if monotonic() - self.moved_at[kind] > AHEAD_PATIENCE and slots.has_waiting():
                 self.hand_back(slots.take_back(), "claimed ahead, but every slot stayed busy")
-                self.ledger.average[kind] = max(self.ledger.average[kind], 2 * AHEAD_SECONDS)
+                self.ledger.average[kind] = max(self.ledger.average[kind], 2 * SHORT_SECONDS)
 
     def runs(self) -> list[Run]:
         """Return what runs now, in all slots."""

@@ -24,8 +24,11 @@ from django_jobs.core.records import (
 )
 from django_jobs.store.finish import as_stored
 
-AHEAD_SECONDS = 0.05
-"""How much work may be claimed ahead of free slots: so little that nobody else would have begun it sooner."""
+SHORT_SECONDS = 0.05
+"""Jobs that take longer are never claimed ahead of free slots."""
+
+AHEAD_SECONDS = 0.02
+"""About how long jobs wait that are claimed ahead: hardly anyone else would have begun them sooner."""
 
 AHEAD_MOST = 800
 """Jobs claimed ahead at the most."""
@@ -141,8 +144,11 @@ class Ledger:
         }
 
     def ahead(self, kind: str) -> int:
-        """Return how many jobs may be claimed beyond the slots: little work, while jobs are short."""
-        return min(AHEAD_MOST, int(AHEAD_SECONDS / max(self.average[kind], 1e-6)))
+        """Return how many jobs may be claimed beyond the slots: what these soon get to, if jobs are short."""
+        average = max(self.average[kind], 1e-6)
+        if average > SHORT_SECONDS:
+            return 0
+        return min(AHEAD_MOST, int(self.room[kind] * AHEAD_SECONDS / average))
 
 
 def name_of(outcome: Outcome) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import threading
 import time
 
@@ -106,6 +107,31 @@ def test_a_connection_is_fit_however_many_files_are_open(db, many_files):
     thread.start()
     thread.join()
     assert found == [False]
+
+
+def spin(over):
+    """Do nothing, in Python alone, until it is over."""
+    while not over.is_set():
+        pass
+
+
+def test_looking_whether_one_was_cut_wakes_no_other_thread(db):
+    """Each look would wake one of those that wait for the interpreter's lock, if it let go of that."""
+    connection.ensure_connection()
+    over = threading.Event()
+    busy = [threading.Thread(target=spin, args=[over]) for _ in range(3)]
+    for thread in busy:
+        thread.start()
+    try:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+        looks = [connections.is_cut(connection) for _ in range(1000)]
+        woken = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before
+    finally:
+        over.set()
+        for thread in busy:
+            thread.join()
+    assert looks == [False] * 1000
+    assert woken < 100
 
 
 def test_a_copy_that_a_body_opened_takes_the_place_of_none_that_is_kept_track_of(db):

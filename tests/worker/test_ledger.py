@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from django_jobs.core.records import Cancelled, Completed, Ended, Failed, Released, Retried
 from django_jobs.core.states import Kind
-from django_jobs.worker.ledger import AHEAD_MOST, AHEAD_SECONDS, BATCH_CHARACTERS, Ledger
+from django_jobs.worker.ledger import AHEAD_MOST, AHEAD_SECONDS, BATCH_CHARACTERS, SHORT_SECONDS, Ledger
 from tests.rows import LONG_AGO, TRACE, claimed_job
 
 DONE = Completed(return_value=None, keep=None)
@@ -93,8 +95,26 @@ def test_short_jobs_let_some_wait_before_the_threads():
         of.take([job])
         end(of, job, seconds=0.001)
 
-    assert 3 < of.free(())["sync"] <= 3 + AHEAD_SECONDS / 0.001
+    assert 3 < of.free(())["sync"] <= 3 + 3 * AHEAD_SECONDS / 0.001
     assert of.free(())["async"] == 2
+
+
+@pytest.mark.parametrize("slots", [1, 3, 10])
+def test_those_that_wait_are_as_many_as_the_threads_get_to_in_a_while(slots):
+    of = ledger(sync=slots)
+    of.average["sync"] = AHEAD_SECONDS / 4
+
+    assert of.free(())["sync"] == slots + 4 * slots
+
+
+def test_no_job_waits_before_threads_whose_jobs_are_not_short():
+    of = ledger()
+    of.average["sync"] = SHORT_SECONDS
+    assert of.free(())["sync"] > 3
+
+    of.average["sync"] = SHORT_SECONDS * 1.01
+
+    assert of.free(())["sync"] == 3
 
 
 def test_a_long_job_ends_that_at_once():
