@@ -9,8 +9,8 @@ and priority. Its rules:
 - A plain claim, from the front, is made after a poll that found due jobs, when a streak of full
   claims ends, and now and then during one: whenever those of late, and surveys, took under 3 % of the time.
 - Points move forward, but for a notification of an earlier job, or a plain claim that came back full.
-- A claim after points that wasn't filled has seen all there was, so its points move up to the present: what
-  it left is for other kinds of slots or other workers, and may be long.
+- After one that was filled, a claim after points names the first priorities alone. One that named all and
+  wasn't filled has seen all there was, so its points move up to the present: what it left is for others.
 - Rows that are older than that and that no claim has seen are taken in portions: claims go up to an edge, and
   scouts find the next one. They take under 10 % of the time where they find nothing for this kind of slot.
 - Each claim leaves room for several of the queues with due jobs, and begins with those just told of.
