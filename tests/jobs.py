@@ -220,6 +220,12 @@ def ignore_timeout(name: str) -> None:
     gate(name).wait(20)
 
 
+@task
+def nap(seconds: float) -> None:
+    """Take so long."""
+    time.sleep(seconds)
+
+
 inside: list[int] = []
 
 

@@ -189,21 +189,21 @@ class Claiming:
         # A plain claim looks at the front alone: what lies behind points is still to be claimed.
         left_behind = request.plain and reach.hungry and any(reach.points.values())
         counts = Counter([job.queue_name for job in jobs])
-        unfilled = self.unfilled(request, counts)
-        ended = {room.queue_name for room in unfilled if room.whole}
-        full = len(ended) < len(request.rooms)
+        unfilled = {room.queue_name: room for room in self.unfilled(request, counts)}
+        full = sum(room.whole for room in unfilled.values()) < len(request.rooms)
         horizon = self.horizon(now - seconds)
         last = {(job.queue_name, job.priority): job for job in jobs}  # they are in order
         for job in last.values():
-            reach.advance(job, horizon, full=job.queue_name not in ended, plain=request.plain)
+            reach.advance(job, horizon, full=job.queue_name not in unfilled, plain=request.plain)
             self.lively[job.queue_name, job.priority] = now
         self.turn_past(request, jobs)
         if request.plain:
             reach.plain_not_before = now + self.front_share * seconds
         else:
             reach.spend(counts)
-            reach.filled |= dict(last.keys())
-            for room in unfilled:
+            places = Counter([name for name, _ in last])
+            reach.filled |= {name: (priority, places[name]) for name, priority in last}
+            for room in unfilled.values():
                 reach.pass_over(room, horizon)
         reach.hungry = full or request.partial or left_behind
         if full:

@@ -88,7 +88,7 @@ def is_cut(connection: BaseDatabaseWrapper) -> bool:
     try:
         asked = Asked(raw.fileno(), select.POLLIN)
         answers: int = ctypes.pythonapi.poll(ctypes.byref(asked), ctypes.c_ulong(1), 0)
-        return answers != 0
+        return answers > 0 or asked.descriptor < 0
     except (OSError, ValueError, AttributeError, psycopg.Error):
         return connection.vendor == "postgresql"
 

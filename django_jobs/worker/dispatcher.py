@@ -101,7 +101,7 @@ class Dispatcher:
         room = {kind: self.slots[kind].count for kind in tasks}
         self.ledger = Ledger(room, kind_of=self.kind_of, timeout_of=timeout_of)
         self.moved_at = dict.fromkeys(self.slots, monotonic())
-        """When a job was last handed to the slots of a kind, or ended in one."""
+        """When a job was last handed to the slots of a kind, or a short one ended in one."""
         self.moved_on_at = monotonic()
         """When the wheel last turned without an error."""
         self.turning_since: float | None = None
@@ -228,7 +228,7 @@ class Dispatcher:
         self.board.forget([end.job.id for end in ended])
         for job_id in [end.job.id for end in ended]:
             end, kind = self.ledger.leave(job_id)
-            self.moved_at[kind] = now
+            self.moved_at[kind] = now if end.seconds <= SHORT_SECONDS else self.moved_at[kind]
             if end.stored or job_id in written:
                 if isinstance(end.outcome, Retried | Snoozed):
                     self.claiming.due_in(end.outcome.after.total_seconds(), now)

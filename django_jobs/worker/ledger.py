@@ -23,6 +23,7 @@ from django_jobs.core.records import (
     Snoozed,
 )
 from django_jobs.store.finish import as_stored
+from django_jobs.worker.requests import ASYNC
 
 SHORT_SECONDS = 0.05
 """Jobs that take longer are never claimed ahead of free slots."""
@@ -148,7 +149,9 @@ class Ledger:
         average = max(self.average[kind], 1e-6)
         if average > SHORT_SECONDS:
             return 0
-        return min(AHEAD_MOST, int(self.room[kind] * AHEAD_SECONDS / average))
+        # One thread runs all async bodies: those that don't wait for anything run one after the other.
+        work = SHORT_SECONDS if kind == ASYNC else AHEAD_SECONDS * self.room[kind]
+        return min(AHEAD_MOST, int(work / average))
 
 
 def name_of(outcome: Outcome) -> str:

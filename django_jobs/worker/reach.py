@@ -19,8 +19,8 @@ from django_jobs.worker.requests import Search
 
 FURTHER_PLACES = 8
 """
-How many priorities a claim names behind the one by which the last claim was filled. Each that is named costs
-the sender and the server time, whether the claim comes to it or not: a millisecond with 201 of them.
+How many priorities a claim names at least behind the one by which the last claim was filled. Each that is
+named costs the sender and the server time, whether the claim comes to it or not: a millisecond with 201.
 """
 
 
@@ -99,8 +99,8 @@ class Reach:
     """By queue and priority: all before it was seen, but for what is in `unseen`."""
     unseen: dict[str, Unseen] = field(default_factory=dict)
     """By queue."""
-    filled: dict[str, int] = field(default_factory=dict)
-    """By queue whose last claim was filled: the priority of its last job."""
+    filled: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By queue whose last claim was filled: the priority of its last job, and of how many it had jobs."""
     hungry: bool = True
     """Whether a claim may find something."""
     wants_plain: bool = True
@@ -117,8 +117,9 @@ class Reach:
         points = self.points[queue_name]
         unseen = self.unseen.get(queue_name)
         order = sorted(points, reverse=True)
-        if (last := self.filled.get(queue_name)) is not None:
-            order = order[: sum(priority >= last for priority in order) + FURTHER_PLACES]
+        if queue_name in self.filled:
+            last, count = self.filled[queue_name]
+            order = order[: sum(priority >= last for priority in order) + max(FURTHER_PLACES, count)]
         spans: list[Span] = []
         for priority in order:
             if unseen is not None:
@@ -171,9 +172,8 @@ class Reach:
     def pass_over(self, room: Room, horizon: Point) -> None:
         """Take in that a claim saw all that it was to walk over in a queue, and left what it may not take."""
         self.filled.pop(room.queue_name, None)
-        if not room.whole:
-            return
-        self.pass_edge(room.queue_name)
+        if room.whole:
+            self.pass_edge(room.queue_name)
         points = self.points[room.queue_name]
         for span in room.spans:
             points[span.priority] = max(points[span.priority], horizon)

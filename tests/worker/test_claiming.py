@@ -941,7 +941,30 @@ class TestManyPriorities:
         self.claim(of)
 
         points = of.reaches["sync"].points["default"]
-        assert {p for p in self.EVERY if points[p] != before[p]} == {100, 98}
+        named = set(self.EVERY[: 3 + FURTHER_PLACES])
+        assert {p for p in self.EVERY if points[p] != before[p]} == named
+
+    @pytest.mark.parametrize("count", [20, 50])
+    def test_are_named_as_far_as_a_claim_of_one_job_each_comes(self, count):
+        of = self.with_jobs_at(self.EVERY)
+        for first in (0, count):
+            [request] = requests(of, 1.0, free=count)
+            given = [job(1, priority=priority) for priority in self.EVERY[first : first + count]]
+            of.took(request, given, 1.0, 0.0)
+
+        [request] = requests(of, 1.0, free=count)
+
+        assert len(request.rooms[0].spans) == 3 * count
+
+    def test_of_which_a_claim_named_some_are_seen_to_their_end(self):
+        """What a claim left there is not for it, so no scout goes over it once more."""
+        of = self.with_jobs_at(self.EVERY)
+        self.claim(of, given=(100, 98))
+        [request] = requests(of, 5.0, free=2)
+        of.took(request, [claimed_job(id=1, priority=98, run_after=NOW + timedelta(seconds=2))], 5.0, 0.0)
+
+        assert not request.rooms[0].whole
+        assert of.reaches["sync"].unseen == {}
 
     def test_of_one_queue_are_named_whatever_filled_another(self):
         of = self.with_jobs_at(self.EVERY)

@@ -107,6 +107,13 @@ def test_those_that_wait_are_as_many_as_the_threads_get_to_in_a_while(slots):
     assert of.free(())["sync"] == slots + 4 * slots
 
 
+def test_async_bodies_run_in_one_thread_so_no_more_wait_for_more_slots():
+    of = ledger()
+    of.average["async"] = SHORT_SECONDS / 8
+
+    assert of.free(())["async"] == 2 + 8
+
+
 def test_no_job_waits_before_threads_whose_jobs_are_not_short():
     of = ledger()
     of.average["sync"] = SHORT_SECONDS

@@ -257,6 +257,18 @@ class TestSlots:
         jobs.gate("a").set()
         assert job_of(ahead).attempt >= 2
 
+    def test_what_was_claimed_ahead_goes_back_when_jobs_are_no_longer_short(self, workers, monkeypatch):
+        """Also while one ends now and then: another worker may have slots that are free."""
+        monkeypatch.setattr("django_jobs.worker.dispatcher.AHEAD_PATIENCE", 0.3)
+        worker = workers.start(threads=1)
+        worker.dispatcher.ledger.average["sync"] = 0.0
+        jobs.nap.enqueue_many([(0.1,) for _ in range(40)])
+        eventually(lambda: len(worker.dispatcher.ledger.in_flight) == 40)
+
+        eventually(lambda: len(worker.dispatcher.ledger.in_flight) <= 2)
+
+        assert Job.objects.filter(state=State.READY, attempt=1).count() >= 20
+
     def test_hundreds_of_jobs_come_home(self, workers):
         worker = workers.start(threads=4)
         jobs.ok.enqueue_many([(value,) for value in range(500)])
