@@ -9,8 +9,8 @@ and priority. Its rules:
 - A plain claim, from the front, is made after a poll that found due jobs, when a streak of full
   claims ends, and now and then during one: whenever those of late, and surveys, took under 3 % of the time.
 - Points move forward, but for a notification of an earlier job, or a plain claim that came back full.
-- After one that was filled, a claim after points names the first priorities alone. One that named all and
-  wasn't filled has seen all there was, so its points move up to the present: what it left is for others.
+- After one that was filled, a claim after points names the first priorities alone. One that wasn't filled has
+  seen all that it named, so the points of these move up to the present: what it left is for others.
 - Rows that are older than that and that no claim has seen are taken in portions: claims go up to an edge, and
   scouts find the next one. They take under 10 % of the time where they find nothing for this kind of slot.
 - Each claim leaves room for several of the queues with due jobs, and begins with those just told of.
@@ -189,7 +189,7 @@ class Claiming:
         # A plain claim looks at the front alone: what lies behind points is still to be claimed.
         left_behind = request.plain and reach.hungry and any(reach.points.values())
         counts = Counter([job.queue_name for job in jobs])
-        unfilled = {room.queue_name: room for room in self.unfilled(request, counts)}
+        unfilled = self.unfilled(request, counts)
         full = sum(room.whole for room in unfilled.values()) < len(request.rooms)
         horizon = self.horizon(now - seconds)
         last = {(job.queue_name, job.priority): job for job in jobs}  # they are in order
@@ -215,12 +215,12 @@ class Claiming:
             reach.wants_plain = True
 
     @staticmethod
-    def unfilled(request: Request, counts: Counter[str]) -> list[Room]:
-        """Return the queues in which a claim came to the end of what it was to walk over."""
+    def unfilled(request: Request, counts: Counter[str]) -> dict[str, Room]:
+        """Return the queues, by name, in which a claim came to the end of what it was to walk over."""
         rooms = request.rooms
         if counts.total() >= request.limit:  # it didn't come to those behind the last one that gave any
             rooms = rooms[: max(place for place, room in enumerate(rooms) if room.queue_name in counts)]
-        return [room for room in rooms if counts[room.queue_name] < room.room]
+        return {room.queue_name: room for room in rooms if counts[room.queue_name] < room.room}
 
     def horizon(self, at: float) -> Point:
         """Return the point before which all is old: what came there has had a moment to commit."""
